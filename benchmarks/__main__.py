@@ -14,7 +14,7 @@ from benchmarks.options import QUICK_ROUNDS, LeftOut, Options
 from benchmarks.peers import nanogpt
 from benchmarks.rows import ROWS, USUAL, together
 from vitral.core.files import replace_durably
-from vitral.report.style import figure_files
+from vitral.report.style import FORMATS, drawn_bytes
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -92,8 +92,9 @@ def _measure(rows: Sequence[str], options: Options, folder: Path | None, console
     if folder is not None and kept:
         title = f"{machine['processor']}, {options.threads} threads, {machine['date']}"
         in_order = {row: kept[row] for row in ROWS if row in kept}
-        for name, content in figure_files(figure.draw(figure.bars(in_order), title), slug).items():
-            replace_durably(folder / name, content)
+        drawn = figure.draw(figure.bars(in_order), title)
+        for kind in FORMATS:
+            replace_durably(folder / f"{slug}.{kind}", drawn_bytes(drawn, kind))
         console.print(f"kept in {folder}", highlight=False)
     return left_out
 

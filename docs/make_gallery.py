@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from vitral.app import grade
+from vitral import grade
 from vitral.core.language import in_language
 from vitral.explanation import CheckReport, Example, Verdict, check, exercise_of, walk_example
 from vitral.explanation.checks.report import first_wrong
 from vitral.explanation.examples.by_name import find_example, gallery
 from vitral.explanation.exercises.sheets import ExerciseSheet
 from vitral.explanation.phrasebook import phrases
-from vitral.report.checked_example import check_sections
+from vitral.report.checked_sheet import check_sections
 from vitral.report.graded_class import GradedClass
 from vitral.report.markdown import markdown
 from vitral.report.sections import Heading, Paragraph, Preformatted
@@ -88,7 +88,7 @@ def course_pages(sheet: ExerciseSheet, graded: GradedClass, key: str) -> dict[st
         ]
         exercise = markdown(COURSE["exercise.md"], sections, lead=sheet.key.title, footer=made)
         title = COURSE["graded-class.md"]
-        class_ = markdown(title, graded.sections(drawn=False), lead=graded.title, footer=command)
+        class_ = markdown(title, graded.sections(), lead=graded.title, footer=command)
     return {"exercise.md": exercise, "graded-class.md": class_}
 
 

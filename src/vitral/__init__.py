@@ -13,42 +13,28 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vitral.app import (
-        Run,
-        bundle,
-        check,
-        compare,
-        configure,
-        continue_,
+    from vitral.app.facade.ask import evaluate, generate, inspect, load
+    from vitral.app.facade.carry import bundle, export, import_, open_
+    from vitral.app.facade.explain import check, exercise, explain, grade
+    from vitral.app.facade.look import (
         count,
-        demo,
         doctor,
-        evaluate,
-        exercise,
-        explain,
-        export,
         forecast,
-        generate,
-        grade,
-        import_,
-        inspect,
         list_examples,
         list_presets,
-        list_runs,
         list_studies,
         list_texts,
-        load,
-        open_,
-        presets,
-        register,
-        resume,
         set_language,
-        study,
         survey,
-        train,
     )
+    from vitral.app.facade.study import compare, demo, study
+    from vitral.app.facade.train import continue_, resume, train
+    from vitral.app.run import Run
     from vitral.attention import attend, attend_traced
     from vitral.core.errors import Interrupted, StorageError, TrainingStopped, UsageError, VitralError
+    from vitral.core.parts import register
+    from vitral.report.runs import list_runs
+    from vitral.training.configuration import configure, presets
 
 __all__ = [
     "Interrupted",
@@ -93,19 +79,35 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-_ELSEWHERE = {
-    **dict.fromkeys(("attend", "attend_traced"), "vitral.attention"),
-    **dict.fromkeys(
-        ("Interrupted", "StorageError", "TrainingStopped", "UsageError", "VitralError"), "vitral.core.errors"
-    ),
+_MODULES = {
+    "app.facade.ask": "evaluate generate inspect load",
+    "app.facade.carry": "bundle export import_ open_",
+    "app.facade.explain": "check exercise explain grade",
+    "app.facade.look": ("count doctor forecast list_examples list_presets list_studies list_texts set_language survey"),
+    "app.facade.study": "compare demo study",
+    "app.facade.train": "continue_ resume train",
+    "app.run": "Run",
+    "attention": "attend attend_traced",
+    "core.errors": "Interrupted StorageError TrainingStopped UsageError VitralError",
+    "core.parts": "register",
+    "report.runs": "list_runs",
+    "training.configuration": "configure presets",
 }
+_BARE = {"configure", "list_runs", "register"}
+"""Functions of lower rooms, whose arguments are validated here."""
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for, so that `import vitral` costs nothing."""
-    if name not in __all__:
+    module = next((module for module, names in _MODULES.items() if name in names.split()), None)
+    if module is None:
         raise AttributeError(f"module 'vitral' has no attribute {name!r}")
-    return getattr(import_module(_ELSEWHERE.get(name, "vitral.app")), name)
+    from vitral.app.arguments import validated
+    from vitral.core.lazy import uncollected
+
+    with uncollected():
+        found = getattr(import_module(f"vitral.{module}"), name)
+        return globals().setdefault(name, validated(found) if name in _BARE else found)
 
 
 class _Face(ModuleType):

@@ -1,13 +1,10 @@
 """Every command end to end, as a user types it."""
 
 import json
-import math
 import platform
-import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,13 +15,10 @@ from tests.app.conftest import SETTINGS
 from vitral import __version__
 from vitral.app.terminal import COMMANDS
 from vitral.app.terminal.streams import runnable
-from vitral.core.names import ATTENTION_STEPS
-from vitral.explanation import LANGUAGES, check, parse_example, phrases
+from vitral.explanation import LANGUAGES, phrases
 from vitral.explanation.examples.by_name import gallery
-from vitral.runs.presets import preset_model
 from vitral.studies import study_cost
 from vitral.training.plans import ResolvedPlan
-from vitral.training.trials import StepTime
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -50,29 +44,6 @@ def test_without_a_command_the_help_is_printed(vitral) -> None:
     assert vitral() == vitral("--help")
 
 
-def test_the_option_threads_is_stronger_than_the_configuration(vitral, tmp_path: Path) -> None:
-    run = [*("train", "sample", "--out", "run"), *SETTINGS, *("--set", "training.threads=3")]
-    assert vitral(*run, "--threads", "2").code == 0
-    written = tomllib.loads((tmp_path / "run" / "config.toml").read_text(encoding="utf-8"))
-    assert written["training"]["threads"] == 2
-    for command in (["train"], ["study", "norm"]):
-        for wrong in ("0", "1025", "two"):
-            told = vitral(*command, "--threads", wrong)
-            assert told.code == 2
-            assert "--threads" in told.err
-
-
-def test_evaluate(vitral, trained: Path) -> None:
-    told = vitral("evaluate", str(trained), "--format", "json")
-    measures = json.loads(told.out)
-    assert told.code == 0
-    assert measures["parts"]["test"]["num_targets"] > 10_000
-    assert 0 < measures["copying"]["longest"]["length"] < 100
-    shown = vitral("evaluate", str(trained), "--no-copying").out
-    assert "perplexity" in shown
-    assert "The test loss is" in shown
-
-
 def test_generate_streams_what_the_library_gives(vitral, trained: Path) -> None:
     text = library.load(trained).generate("WREN", max_tokens=37, temperature=0.8, seed=5)
     for options in ((), ("--no-cache",)):
@@ -90,13 +61,6 @@ def test_generate_in_other_ways(vitral, trained: Path) -> None:
     assert vitral(*generate, "--beams", "3", "--samples", "2").out.count("log-probability") == 2
 
 
-def test_explain_names_every_step(vitral, trained: Path) -> None:
-    told = vitral("explain", str(trained), "--text", "WREN", "--head", "2").out
-    for step in ATTENTION_STEPS:
-        title = re.escape(phrases("en")(f"titles.{step}"))
-        assert re.search(rf"\. {title}: {step}(\[[\w,]+\])? = ", told)
-
-
 @pytest.mark.parametrize("form", ["text", "markdown", "html", "json", "latex"])
 def test_explain_in_every_form_and_language(vitral, trained: Path, tmp_path: Path, form: str) -> None:
     run = (str(trained), "--text", "To", "--layer", "all", "--head", "all", "--block", "--ending")
@@ -106,9 +70,6 @@ def test_explain_in_every_form_and_language(vitral, trained: Path, tmp_path: Pat
         written = (tmp_path / language).read_text(encoding="utf-8")
         for other in LANGUAGES:
             assert (phrases(other)("titles.z") in written) == (other == language)
-        again = vitral(*line, "--out", language)
-        assert (again.code, language in again.err) == (2, True)
-        assert (tmp_path / language).read_text(encoding="utf-8") == written
 
 
 def test_explain_writes_everything_and_goes_backwards_when_asked_to(vitral, trained: Path) -> None:
@@ -150,23 +111,6 @@ def test_check_says_what_is_wrong_first_and_mends_it(vitral, tmp_path: Path) -> 
     assert (wrong["verdict"], wrong["first_wrong"]["step"]) == ("wrong", "weights")
 
 
-def test_an_exercise_is_made_filled_in_and_checked(vitral, tmp_path: Path) -> None:
-    sizes = ("--positions", "2", "--d-model", "2", "--seed", "5")
-    assert vitral("exercise", "sheet.toml", *sizes).code == 0
-    assert phrases("en")("check.nothing") in vitral("check", "sheet.toml").out
-    assert "q = x W^Q" in vitral("exercise", *sizes).out
-    sheet = (tmp_path / "sheet.toml").read_text(encoding="utf-8")
-    answers = check(parse_example(sheet, preset_model)).quantities
-    for one in answers:
-        rows = one.expected.reshape(-1, one.expected.shape[-1]).tolist()
-        solved = [[round(value, 2) if math.isfinite(value) else "-inf" for value in row] for row in rows]
-        blank = json.dumps([["?"] * len(row) for row in rows])
-        name = one.claim.key[-1]
-        sheet = sheet.replace(f"{name} = {blank}", f"{name} = {json.dumps(solved)}")
-    (tmp_path / "solved.toml").write_text(sheet, encoding="utf-8")
-    assert vitral("check", "solved.toml").code == 0
-
-
 def test_an_exercise_and_its_solution_are_written_together(vitral, tmp_path: Path) -> None:
     assert vitral("exercise", "sheet.toml", "--out", "solution.html", "--format", "html", "--lang", "pt").code == 0
     assert '"?"' in (tmp_path / "sheet.toml").read_text(encoding="utf-8")
@@ -174,7 +118,7 @@ def test_an_exercise_and_its_solution_are_written_together(vitral, tmp_path: Pat
 
 
 def test_everything_with_a_name_is_listed(vitral, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study_cost, "time_steps", lambda config, build, plan: StepTime(0.08, 0.08))
+    monkeypatch.setattr(study_cost, "time_steps", lambda config, build, plan: 0.08)
     monkeypatch.setattr(study_cost, "resolve_plan", lambda base, build, tokens: ResolvedPlan(base, ()))
     monkeypatch.setattr(study_cost, "study_names", lambda: {"no-attention": "?"})
     listed = json.loads(vitral("list", "--format", "json").out)
@@ -223,55 +167,6 @@ def test_runs_are_listed_in_every_form(vitral, trained: Path, tmp_path: Path) ->
     assert "kind,name,description" in vitral("list", "texts", "--format", "csv").out
 
 
-def test_runs_are_compared_in_every_form(vitral, trained: Path, tmp_path: Path) -> None:
-    assert vitral("train", "sample", "--out", "runs/wide", *SETTINGS, "--set", "model.d_model=24").code == 0
-    shutil.copytree(trained, "runs/narrow")
-    shown = vitral("compare", "runs", "--prompt", "WREN", "--max-tokens", "5", "--out", "page")
-    assert shown.code == 0, shown.err
-    assert "model.d_model" in shown.out
-    assert "no claim about the variants" in shown.out.replace("\n", " ")
-    assert (tmp_path / "page" / "comparison.html").is_file()
-    for form, begin in (("csv", "name,"), ("markdown", "| run |"), ("latex", "\\begin{table}")):
-        assert vitral("compare", "runs", "--no-losses", "--format", form).out.startswith(begin)
-
-
-def test_corpus_prints_and_draws(vitral, tmp_path: Path) -> None:
-    told = vitral("corpus", "sample", "--out", "report")
-    assert "154," in told.out
-    assert "bigram" in told.out
-    assert "<svg" in (tmp_path / "report" / "corpus.html").read_text(encoding="utf-8")
-
-
-def test_count_of_the_source_model(vitral) -> None:
-    told = vitral("count", "shakespeare")
-    assert "Parameters of shakespeare with 109 tokens: 431,104" in told.out
-    counted = json.loads(vitral("count", "shakespeare", "--format", "json").out)
-    assert counted["cost"]["parameters"] == sum(row["count"] for row in counted["rows"]) == 431_104
-    assert json.loads(vitral("count", "shakespeare", "--corpus", "sample", "--format", "json").out)["vocab_size"] == 68
-
-
-def test_fine_tuning_grows_or_replaces(vitral, trained: Path, tmp_path: Path) -> None:
-    (tmp_path / "more.txt").write_text("WREN. A luz é tardia; o cão não vê. " * 600, encoding="utf-8")
-    start = ("train", "more.txt", "--init-from", str(trained), *SETTINGS)
-    for name, options, size in (("grown", (), 3), ("replaced", ("--replace", "e"), 0)):
-        told = vitral(*start, "--out", name, *options)
-        assert told.code == 0, told.err
-        sizes = [len(json.loads((run / "tokenizer.json").read_bytes())["tokens"]) for run in (trained, Path(name))]
-        assert sizes[1] - sizes[0] == size
-        assert ("new character" in told.out + told.err) == (size > 0)
-        measured = vitral("evaluate", name, "--format", "json")
-        assert measured.code == 0, measured.err
-    assert vitral("doctor", "replaced").code == 0
-    for refused in (
-        vitral("train", "more.txt", "--replace", "e", "--out", "new", *SETTINGS),
-        vitral(*start, "--replace", "é", "--out", "new"),
-        vitral(*start, "--set", "model.d_model=24", "--out", "new"),
-    ):
-        assert (refused.code, refused.err.count("\n")) == (2, 1)
-    assert "has shape" in refused.err
-    assert not Path("new").exists()
-
-
 def test_unseen_characters_are_replaced_everywhere(vitral, trained: Path) -> None:
     for command in (
         ("generate", "--max-tokens", "3", "--prompt", "日本"),
@@ -283,24 +178,6 @@ def test_unseen_characters_are_replaced_everywhere(vitral, trained: Path) -> Non
         told = vitral(command[0], str(trained), *command[1:], "--replace", "e")
         assert told.code == 0, told.err
         assert vitral(command[0], str(trained), *command[1:], "--replace", "日").code == 2
-
-
-def test_special_tokens_separate_documents(vitral, tmp_path: Path) -> None:
-    end = "<|endoftext|>"
-    (tmp_path / "stories.txt").write_text(f"The light is late. {end}" * 1500, encoding="utf-8")
-    told = vitral("train", "stories.txt", "--special", end, "--out", "run", *SETTINGS)
-    assert told.code == 0, told.err
-    tokens = json.loads((tmp_path / "run" / "tokenizer.json").read_bytes())
-    assert tokens["special_tokens"] == {end: len(tokens["tokens"])}
-    prompted = vitral(
-        "generate", "run", "--prompt", f"{end}The", "--stop", end, "--max-tokens", "40", "--format", "json"
-    )
-    assert end not in json.loads(prompted.out)[0]["text"]
-    assert vitral("doctor", "run").code == 0
-    assert "1,500 times" in vitral("corpus", "stories.txt", "--special", end, "--format", "json").out
-    for wrong in ("", "<PAD>"):
-        refused = vitral("train", "stories.txt", "--special", wrong, "--out", "no", *SETTINGS)
-        assert (refused.code, refused.err.count("\n")) == (2, 1)
 
 
 def test_a_finished_run_is_continued(vitral, trained: Path, tmp_path: Path) -> None:

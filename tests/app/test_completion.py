@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from vitral.app import presets
-from vitral.app.completion import FOLDERS, completing, names
+from vitral.app.command import FOLDERS, completing, names
 from vitral.data import corpus_names
 from vitral.explanation.examples.by_name import gallery
 from vitral.studies import study_names
+from vitral.training.configuration import presets
 
 
 def completed(*words: str) -> list[str]:
@@ -41,7 +41,7 @@ def test_the_shell_asks_the_program(words: tuple[str, ...], offered: list[str]) 
 
 def test_completion_imports_nothing_heavy() -> None:
     code = (
-        f"import sys\nfrom vitral.app.completion import completing\ncompleting({' '.join(FOLDERS)!r})('')\n"
+        f"import sys\nfrom vitral.app.command import completing\ncompleting({' '.join(FOLDERS)!r})('')\n"
         "print({'torch', 'numpy', 'pydantic', 'rich.console'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,12 +10,10 @@ import pytest
 import torch
 
 import vitral
-from tests.helpers.variants import made
 from vitral import decoding, evaluation, explanation, runs, studies
-from vitral.app import plan_study
 from vitral.core.errors import StorageError, TrainingStopped, UsageError
 from vitral.data import UnseenCharacter
-from vitral.report.walkthrough import to_latex, to_page
+from vitral.studies.plan import plan_study
 
 Copy = Callable[[Any], Any]
 
@@ -46,15 +44,6 @@ def test_a_run_generates_the_same_text(run: vitral.Run, copied: Copy) -> None:
     assert torch.equal(copied(runs.load_run(run.path)).model(run.encode("The")), run.model(run.encode("The")))
 
 
-@pytest.mark.parametrize("variant", ["pre", "neither", "bidirectional", "long prefix"])
-def test_a_model_gives_the_same_logits(variant: str, copied: Copy) -> None:
-    model, tokens = made(variant), torch.tensor([[1, 2, 3, 4, 5]])
-    again = copied(model)
-    assert torch.equal(again(tokens), model(tokens))
-    assert again.config == model.config
-    assert [value.requires_grad for value in again.parameters()] == [p.requires_grad for p in model.parameters()]
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -70,15 +59,6 @@ def test_an_error_keeps_type_message_and_exit_code(error: UsageError, copied: Co
     assert type(again) is type(error)
     assert (str(again), again.args, again.exit_code) == (str(error), error.args, error.exit_code)
     assert vars(again) == vars(error)
-
-
-def test_walkthroughs_print_the_same(run: vitral.Run, copied: Copy) -> None:
-    example = vitral.exercise()
-    for walk in (run.explain("To"), explanation.walk_example(example, explanation.Choice(query=1), "pt")):
-        for writer in (explanation.to_text, to_page, to_latex):
-            assert writer(copied(walk)) == writer(walk)
-    checked = explanation.check(example)
-    assert explanation.corrected(copied(checked)) == explanation.corrected(checked)
 
 
 def test_plain_objects_are_equal(run: vitral.Run, copied: Copy) -> None:

@@ -101,7 +101,7 @@ def test_a_document_has_its_shape(command: str, trained: Path, vitral) -> None:
     assert difference(SHAPES[command], json.loads(told.out)) == ""
 
 
-@pytest.mark.parametrize("command", ["count", "corpus", "evaluate"])
+@pytest.mark.parametrize("command", ["count", "corpus", "evaluate", "compare"])
 def test_a_table_is_the_same_in_every_form(command: str, trained: Path, vitral) -> None:
     line = [*command_line(command, trained), *(["--no-copying"] if command == "evaluate" else [])]
     told = {form: vitral(*line, "--format", form) for form in ("csv", "markdown", "latex")}
@@ -111,20 +111,6 @@ def test_a_table_is_the_same_in_every_form(command: str, trained: Path, vitral) 
     assert told["latex"].out.count(r" \\") == len(rows)
     portuguese = vitral(*line, "--format", "csv", "--lang", "pt")
     assert portuguese.out == told["csv"].out
-
-
-def test_the_descriptions_of_names_are_told_and_as_data_english(vitral) -> None:
-    told = {
-        (code, form): vitral("list", "studies", "--format", form, "--lang", code).out
-        for code in ("en", "pt")
-        for form in ("csv", "markdown", "latex")
-    }
-    assert told["en", "csv"] == told["pt", "csv"]
-    questions = [row["description"] for row in csv.DictReader(io.StringIO(told["en", "csv"]))]
-    assert len(questions) > 9
-    for form in ("markdown", "latex"):
-        assert sum(question in told["en", form] for question in questions) > 9
-        assert not [question for question in questions if question in told["pt", form]]
 
 
 def test_a_study_is_trained_printed_and_written(vitral) -> None:

@@ -1,6 +1,5 @@
 """The doctor: says what is wrong with a run, and finds nothing wrong with a healthy one."""
 
-import math
 import re
 import shutil
 import signal
@@ -16,12 +15,10 @@ from vitral.app.terminal import run as command
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
 from vitral.doctor.health import Diagnosis
-from vitral.doctor.machine import examine_machine, judge_speed, times_as_long
-from vitral.doctor.repair import repair_run
-from vitral.doctor.run import examine_run
+from vitral.doctor.machine import examine_machine
+from vitral.doctor.run import examine_run, repair_run
 from vitral.runs.checkpoint import list_checkpoints, load_checkpoint, reseal
 from vitral.training import RunConfig, resume, train
-from vitral.training.trials import SLOW, StepTime, TooSlow
 
 STEPS = 8
 
@@ -87,11 +84,6 @@ def _log_another_loss(run: Path) -> None:
         reseal(checkpoint, {**history, "metrics": seal})
 
 
-def _change_a_sample(run: Path) -> None:
-    path = next(iter((run / "samples").iterdir()))
-    path.write_bytes(path.read_bytes() + b"!")
-
-
 def _none_whole(run: Path) -> None:
     for path in (run / "steps").iterdir():
         (path / "state.json").unlink()
@@ -105,19 +97,13 @@ def _lose(name: str) -> Callable[[Path], object]:
     return lambda run: (run / name).unlink()
 
 
-NOWHERE = _write("last", b"step-00000099\n")
-
-
 @pytest.mark.parametrize(
     ("harm", "where"),
     [
         (_flip, "step-00000008"),
         (_tell_another_loss, "metrics.jsonl"),
         (_log_another_loss, "recomputed step"),
-        (NOWHERE, "last"),
-        (_lose("tokenizer.json"), "tokenizer.json"),
         (_none_whole, "steps"),
-        (_change_a_sample, "samples"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -177,7 +163,7 @@ def _link_log(run: Path) -> None:
 
 
 def _several(run: Path) -> None:
-    for harm in (_edit, _lose("run.json"), _damage_log(0.5), NOWHERE):
+    for harm in (_edit, _lose("run.json"), _damage_log(0.5)):
         harm(run)
 
 
@@ -189,7 +175,6 @@ HARMS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "half a log": ("metrics.jsonl", _cut_log),
     "no log": ("metrics.jsonl", _lose("metrics.jsonl")),
     "a log that is a link": ("metrics.jsonl", _link_log),
-    "a pointer that is a folder": ("best", lambda run: (_lose("best")(run), (run / "best").mkdir())),
     "much at once": ("run.json", _several),
 }
 
@@ -206,7 +191,7 @@ def test_what_is_sealed_is_repaired(
     found = examine_run(run)
     assert marks(found)[where] == "wrong"
     before = {path.read_bytes() for path in run.rglob("*") if path.is_file() and not path.is_symlink()}
-    before -= {(run / pointer).read_bytes() for pointer in ("best", "last", ".lock") if (run / pointer).is_file()}
+    before -= {path.read_bytes() for path in [run / ".lock"] if path.is_file()}
     log = (run / "metrics.jsonl").read_bytes() if (run / "metrics.jsonl").exists() else b""
     assert command(["doctor", str(run), "--repair"]) == 0, capsys.readouterr().out
     assert "✗" not in capsys.readouterr().out
@@ -232,47 +217,11 @@ def test_what_nothing_seals_is_not_repaired(healthy: Path, tmp_path: Path) -> No
     }
 
 
-@pytest.mark.parametrize(
-    ("times", "mark"),
-    [(0.95, "ok"), (0.96, "same"), (1.04, "same"), (1.05, "slower"), (math.inf, "slower")],
-)
-def test_a_choice_is_ticked_only_where_it_is_faster(times: float, mark: str) -> None:
-    judged = judge_speed("bfloat16", times, "float32")
-    assert (judged.what, judged.mark) == ("bfloat16", mark)
-    assert Diagnosis((judged,)).healthy  # a slow choice is no fault of the machine
-
-
-class FakeTimer:
-    """Steps that take as long as they are said to, one number for each round, and stop at a limit."""
-
-    def __init__(self, *rounds: float) -> None:
-        self.rounds, self.limits = list(rounds), list[float]()
-
-    def __call__(self, limit: float) -> StepTime:
-        self.limits.append(limit)
-        seconds = self.rounds.pop(0)
-        if seconds > limit:
-            raise TooSlow(limit)
-        return StepTime(seconds, seconds)
-
-
-def test_speeds_are_compared_in_turn_and_the_fastest_count() -> None:
-    chosen = FakeTimer(3.0, 1.0, 2.9)
-    assert times_as_long(chosen, FakeTimer(4.0, 2.0, 2.5)) == 0.5
-    assert chosen.limits == [SLOW * 4.0, SLOW * 2.0, SLOW * 2.5]
-
-
-def test_a_choice_is_slow_only_if_it_is_slow_in_every_round() -> None:
-    plain = (1.0, 1.1, 1.2)
-    assert times_as_long(FakeTimer(9.0, 9.0, 9.0), FakeTimer(*plain)) == math.inf
-    assert times_as_long(FakeTimer(9.0, 1.1, 9.0), FakeTimer(*plain)) == pytest.approx(1.1)
-
-
 @pytest.mark.merge
 def test_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
     found = examine_machine()
     assert marks(found)["float32"] == "ok"
-    assert marks(found)["bfloat16"] in ("ok", "same", "slower")
+    assert any("bfloat16" in one.found for one in found.findings if one.what == "training")
     assert command(["doctor"]) in (0, 1)
     assert "PyTorch" in capsys.readouterr().out
 

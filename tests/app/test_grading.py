@@ -62,16 +62,6 @@ def test_a_broken_file_does_not_stop_the_others(vitral, folder: Path, monkeypatc
     assert sheets["sheet-01.toml"]["points"] == 8
 
 
-def test_data_is_english_in_every_language(vitral, folder: Path) -> None:
-    for form in ("json", "csv"):
-        one, other = (vitral(*GRADE, "--format", form, "--lang", code) for code in ("en", "pt"))
-        assert one.out == other.out
-        assert one.err != other.err
-    rows = {row["sheet"]: row for row in csv.DictReader(io.StringIO(one.out))}
-    assert len(rows) == 8
-    assert rows["sheet-01.toml"]["points_q"] == "1.0"
-
-
 def test_pages_are_written_once_and_in_the_language(vitral, folder: Path, tmp_path: Path) -> None:
     line = (*GRADE, "--out", "page.html", "--marked", "marked", "--lang", "pt")
     assert vitral(*line).code == 2
@@ -90,24 +80,6 @@ def test_pages_are_written_once_and_in_the_language(vitral, folder: Path, tmp_pa
     assert not (tmp_path / "p.html").exists()
     for form in ("html", "markdown"):
         assert "sheet-05" in vitral(*GRADE, "--format", form).out
-
-
-def test_points_are_set_by_options_and_by_a_file(vitral, folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "rule.toml").write_text('per = "step"\nfollows = 0\ntotal = 10\n[points]\nweights = 2\n')
-    line = (*GRADE, "--format", "json")
-    strict = json.loads(vitral(*line, "--rule", "rule.toml").out)
-    usual = json.loads(vitral(*line, "--points", "weights=2", "--total", "10").out)
-    assert {sheet["most"] for found in (strict, usual) for sheet in found["sheets"] if "most" in sheet} == {10}
-    assert strict["mean"] < usual["mean"]
-    for wrong in (
-        ("--points", "weights"),
-        ("--points", "wights=2"),
-        ("--rule", "nowhere.toml"),
-        ("--rule", KEY),
-        ("--total", "-1"),
-    ):
-        told = vitral(*line, *wrong)
-        assert (told.code, told.out, told.err.count("\n")) == (2, "", 1), wrong
 
 
 def test_a_lecturer_makes_exercises_for_a_class_and_grades_them(vitral, tmp_path: Path) -> None:

@@ -58,17 +58,6 @@ def test_out_takes_its_form_from_the_name(vitral, trained: Path, tmp_path: Path,
     assert vitral(*line, "--format", form).out == written
 
 
-def test_an_ending_without_a_form_and_an_existing_file_are_refused(vitral, trained: Path, tmp_path: Path) -> None:
-    there = tmp_path / "there.html"
-    there.write_text("kept", encoding="utf-8")
-    for out in (tmp_path / "page.pdf", there):
-        told = vitral("inspect", str(trained), "--text", "WREN", "--out", str(out))
-        assert (told.code, told.out) == (2, "")
-        assert out.name in told.err
-    assert there.read_text(encoding="utf-8") == "kept"
-    assert not (tmp_path / "page.pdf").exists()
-
-
 def test_a_masked_run_is_inspected(vitral, tmp_path: Path) -> None:
     settings = (*TINY, "model.attention.mask=bidirectional", "training.objective=masked", "training.steps=2")
     words = [word for setting in settings for word in ("--set", setting)]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from vitral.app.progress import TrainingState
 from vitral.core.language import SYSTEM_VARIABLES, VARIABLE, in_language, language
 
 USAGE = {"en": "Usage: ", "pt": "Uso: "}
@@ -107,21 +106,10 @@ def test_a_check_is_data_in_english_and_complains_in_the_language(vitral) -> Non
 
 def test_a_damaged_run_is_told_in_portuguese_and_as_data_in_english(vitral, trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "run")
-    (tmp_path / "run" / "best").write_text("step-00000099\n", encoding="utf-8")
+    (tmp_path / "run" / "run.json").write_text("{}", encoding="utf-8")
     next((tmp_path / "run" / "samples").iterdir()).write_text("other words", encoding="utf-8")
     told = vitral("doctor", "run", "--lang", "pt")
     assert (told.code, told.out.count("✗")) == (1, 2)
     os.truncate(next((tmp_path / "run" / "steps").glob("*/model.safetensors")), 100)
     data = [vitral("doctor", "run", "--lang", code, "--format", "json") for code in USAGE]
     assert data[0] == data[1]
-
-
-def test_the_progress_has_a_decimal_comma() -> None:
-    state = TrainingState()
-    state.take({"event": "start", "steps": 2000, "step": 0})
-    state.take({"event": "step", "step": 1234, "loss": 2.5, "learning_rate": 0.01, "tokens_per_second": 9e3})
-    with in_language("pt"):
-        told = state.progress()
-    assert "1.234/2.000" in told
-    assert "2,500" in told
-    assert "1,00e-02" in told

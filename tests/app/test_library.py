@@ -3,20 +3,18 @@
 import shlex
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 import vitral
-from vitral.app import plan_study
-from vitral.app.given import opened
+from vitral.app.arguments import opened
 from vitral.core.config import assignment
 from vitral.core.errors import UsageError
 from vitral.model import count_parameters
+from vitral.studies.plan import plan_study
 
 MODEL = {"d_model": 12, "num_layers": 2, "num_heads": 3, "context_length": 13}
 TRAINING = {"steps": 4, "evaluate_every": 2, "batch_size": 5}
-TRAINED = {"training": TRAINING}
 
 
 @pytest.fixture(scope="module")
@@ -51,22 +49,11 @@ def test_evaluate_repeats_what_training_measured(run: vitral.Run) -> None:
     )
 
 
-def test_a_run_shows_itself(run: vitral.Run) -> None:
-    assert "parameters" in repr(run)
-    assert "<iframe" in run._repr_html_()
-    assert run.parameters == sum(p.numel() for p in run.model.parameters())
-
-
 @pytest.mark.parametrize(
     ("mistake", "line"),
     [
         (lambda run: run.trace("The light", ["blocks.0.attn.weight"]), r"did you mean 'blocks.\d.attn.weights'"),
         (lambda run: run.trace("a" * 14), "14 tokens"),
-        (lambda run: run.generate("a", top_n=3), "did you mean 'top_k'|did you mean 'top_p'"),
-        (lambda run: run.generate("a", stop="e"), "stop: expected a list"),
-        (lambda run: vitral.train("sample", run.path / "x", model={"heads": 2}), "num_heads"),
-        (lambda run: vitral.survey("sample", tokenizer="chars"), "did you mean 'char'"),
-        (lambda run: vitral.configure("sample", minutes=1.0, overrides=[TRAINED]), "steps is given too"),
     ],
 )
 def test_mistakes_are_one_line(run: vitral.Run, mistake, line: str) -> None:
@@ -84,13 +71,6 @@ def test_presets_are_whole_configurations(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("[model]\nd_model = 64\n", encoding="utf-8")
     mine = vitral.configure(str(tmp_path / "mine.toml"), overrides=[{"model": {"num_heads": 8}}])
     assert (mine.model.d_model, mine.model.num_heads) == (64, 8)
-
-
-def test_a_single_run_is_watched_and_a_study_is_not(run: vitral.Run) -> None:
-    assert run.config["training"]["watch"] is True
-    evaluated = [event["step"] for event in run.metrics("evaluation")]
-    assert [event["step"] for event in run.metrics("sample")] == evaluated
-    assert "watch" not in plan_study("no-attention").base.plain()["training"]
 
 
 def test_a_text_may_be_given_as_a_table(tmp_path: Path) -> None:
@@ -122,19 +102,6 @@ def test_a_plan_is_written_as_the_command_that_gives_it() -> None:
     settings = [assignment(word) for option, word in told if option == "--set"]
     again = plan_study("no-attention", budget="quick", seeds=[3, 5], overrides=settings)
     assert again == plan
-
-
-def test_an_exercise_is_made_once_and_never_written_over(tmp_path: Path) -> None:
-    made = vitral.exercise(tmp_path / "sheet.toml", positions=2, d_model=2, seed=5)
-    assert made.sheet.values["x"].shape == (2, 2)
-    assert vitral.check(tmp_path / "sheet.toml").worst == "unknown"
-    with pytest.raises(UsageError, match="exists already"):
-        vitral.exercise(tmp_path / "sheet.toml")
-
-
-def test_options_of_generation_may_be_of_numpy(run: vitral.Run) -> None:
-    plain = run.generate("WREN", max_tokens=31, seed=3)
-    assert run.generate("WREN", max_tokens=np.int64(31), seed=np.int32(3)) == plain
 
 
 def test_what_is_not_asked_for_stays_as_the_run_was_loaded(run: vitral.Run) -> None:

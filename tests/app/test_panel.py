@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+from vitral.app import progress
 from vitral.app.progress import Lines, TrainingState, sample_heading
 from vitral.app.terminal.training import panel
 
@@ -50,7 +51,7 @@ def state_of(*events: dict[str, Any], **label: Any) -> TrainingState:
 def screen(state: TrainingState, width: int = 80, height: int = 40) -> list[str]:
     """The lines of the panel on a terminal of this size."""
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)
-    return ["".join(segment.text for segment in line) for line in console.render_lines(panel(state), pad=False)]
+    return ["".join(segment.text for segment in line) for line in console.render_lines(panel(state.view()), pad=False)]
 
 
 @given(text=st.text(st.characters(codec="utf-8"), max_size=400), width=st.integers(9, 140))
@@ -112,3 +113,39 @@ def test_lines_of_a_study_have_only_the_beginning_of_a_sample(capsys: pytest.Cap
         for event in (START, LINES, EVALUATION, sample("word " * 99, at=100), {**EVALUATION, "step": 100}):
             report({**event, **STUDY, "seed": seed})
     assert len(capsys.readouterr().out.splitlines()) <= 3 * 4 + 1
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock that a test sets."""
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_the_time_left_of_a_study_follows_from_the_work_done_in_this_call(clock: list[float]) -> None:
+    view = TrainingState()
+    one = {"arm": "a", "seed": 1, "run": 1, "runs": 3, "before": 0, "during": 30, "in_all": 120}
+    view.take({"event": "run", "state": "train", **one})
+    view.take({**START, "steps": 20, **one})
+    clock[0] = 110.0
+    view.take({**step(10), **one})
+    assert view.whole() == "run 1 of 3 · 12% of all training · 1:10 left"  # an eighth in 10 s
+    two = {**one, "arm": "b", "run": 2, "before": 30, "during": 30}
+    view.take({"event": "run", "state": "resume", **two})
+    assert view.whole().startswith("run 2 of 3 · 25% of all training")  # the step of the run before does not count
+    view.take({**START, "steps": 20, **two, "step": 10})
+    clock[0] = 130.0
+    view.take({**step(15), **two})
+    assert view.whole() == "run 2 of 3 · 38% of all training · 0:50 left"  # of a resumed run only what is left of it
+
+
+def test_a_single_run_says_nothing_of_a_study() -> None:
+    assert state_of(step(10)).whole() == ""
+
+
+def test_a_run_that_fills_blanks_is_not_put_among_the_n_gram_lines() -> None:
+    view = TrainingState()
+    view.take({**START, "objective": {"name": "masked", "rate": 0.15}})
+    view.take(EVALUATION)
+    assert view.measured() == "step 50: validation 1.700 · test 1.750 nats per masked token"

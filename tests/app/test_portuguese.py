@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vitral import app
+import vitral
 from vitral.core.language import LANGUAGES, _, in_language
 from vitral.training import Event
 from vitral.training.configuration import plan_run
@@ -30,13 +30,13 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, app.Run]:
+def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, vitral.Run]:
     """The same run, trained in every language."""
     runs = {}
     for code in LANGUAGES:
         with in_language(code):
             plan = plan_run(str(text), overrides=[_settings()])
-            runs[code] = app.Run(
+            runs[code] = vitral.Run(
                 plan.train(tmp_path_factory.mktemp(code) / "lua", SAID.setdefault(code, []).append).path
             )
     return runs
@@ -53,9 +53,9 @@ def _settings() -> dict[str, Any]:
     }
 
 
-def test_no_byte_of_a_run_depends_on_the_language(trained: dict[str, app.Run]) -> None:
+def test_no_byte_of_a_run_depends_on_the_language(trained: dict[str, vitral.Run]) -> None:
     english, *others = (run.path for run in trained.values())
-    names = ["config.toml", "run.json", "corpus.json", "ngrams.json", "tokenizer.json", "best", "last"]
+    names = ["config.toml", "run.json", "corpus.json", "ngrams.json", "tokenizer.json"]
     names += [str(path.relative_to(english)) for path in english.rglob("*") if path.suffix in (".safetensors", ".txt")]
     names += [str(path.relative_to(english)) for path in english.rglob("state.json")]
     assert any(name.endswith("model.safetensors") for name in names)
@@ -74,7 +74,7 @@ def _untimed(event: Event) -> Event:
 
 
 @pytest.mark.parametrize("code", OTHERS)
-def test_the_notes_of_a_run_are_told_in_the_readers_language(trained: dict[str, app.Run], code: str) -> None:
+def test_the_notes_of_a_run_are_told_in_the_readers_language(trained: dict[str, vitral.Run], code: str) -> None:
     """From what was said while it was trained, and from its files; the text's own words and numbers stay."""
     record = trained[code].sealed.document("corpus")
     notes = [event["text"] for event in SAID[code] if event["event"] == "note"] + record["notes"] + record["problems"]

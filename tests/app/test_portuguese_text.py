@@ -165,14 +165,6 @@ def wrong(text: str, english: set[str]) -> dict[str, str]:
     return found
 
 
-def test_the_words_of_a_line_without_code_are_found(english: set[str]) -> None:
-    assert wrong("a perda no teste é 2,1 (softmax, top-k)", english) == {}
-    assert set(wrong("test loss of the run", english)) == {"test", "loss", "of", "the", "run"}
-    assert wrong("tente: vitral train my.txt --minutes 2", english) == {}
-    assert wrong("--split e training.steps em config.toml, `the page`, runs/the/run", english) == {}
-    assert set(wrong(readable('<p title="the run">perda</p><code>the</code><pre>of</pre>'), english)) == {"the", "run"}
-
-
 def faults(english: set[str], **texts: str) -> dict[str, dict[str, str]]:
     """The English words of each text, pages read as people read them."""
     told = {name: readable(text) if text.startswith("<!DOCTYPE") else text for name, text in texts.items()}

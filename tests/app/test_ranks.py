@@ -123,12 +123,3 @@ def test_torchrun_starts_the_ranks_anew(config: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "exitcode: -9" in done.stderr
     assert last_bytes(RunFolder.open(out)) == straight(config)
-
-
-@pytest.mark.full
-def test_what_cannot_be_shared_is_one_line(config: Path) -> None:
-    command = [sys.executable, "-m", "vitral", "train", str(config), "--ranks=3", "--out", str(config.with_name("out"))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1
-    assert "training.accumulation = 4" in done.stderr

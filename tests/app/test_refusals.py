@@ -56,7 +56,10 @@ MISTAKES = [
     ("generate RUN --samples 3 --beams 2", "--beams 2"),
     ("inspect RUN", "--text"),
     ("inspect RUN --text aaaaaaaaaaaa", "12 tokens"),
-    ("explain RUN --text To --layer 9", "no block 9"),
+    ("inspect RUN --text a --out page.pdf", "no form has this ending"),
+    ("grade nothing --key sol-e-lua --points weights", "expected STEP=POINTS"),
+    ("grade nothing --key sol-e-lua --rule nowhere.toml", "nowhere.toml"),
+    ("explain RUN --text To --layer 9", "--layer 9"),
     ("explain RUN --layer x", "--layer x: expected numbers"),
     ("explain", "EXAMPLE.toml|NAME|RUN"),
     ("explain RUN --text To --backward --query 1", "--backward needs the token after"),
@@ -68,7 +71,7 @@ MISTAKES = [
     ("exercise taken/precious.txt", "no kind"),
     ("list nosuch", "nosuch"),
     ("explain nowhere", "neither a file nor a worked example"),
-    ("explain sol-e-lua --query 0", "no query at position 0; there are 2, counted from 1"),
+    ("explain sol-e-lua --query 0", "--query 0: there are 2, counted from 1"),
     ("check", "FILE|NAME|-"),
     ("check sol-e-lua --out nothing", "--out goes with --fix"),
     ("check missing.toml", "cannot be read"),
@@ -107,3 +110,12 @@ def test_a_mistake_is_one_line_and_changes_nothing(
     assert outcome.err.startswith("vitral: ")
     assert told in outcome.err
     assert before == {path: path.read_bytes() for path in [*folder.rglob("*"), *trained.rglob("*")] if path.is_file()}
+
+
+@pytest.mark.parametrize("command", ["inspect nowhere --text x", "explain nowhere", "bundle nowhere"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_read(vitral, command: str, tmp_path: Path) -> None:
+    (tmp_path / "there.html").write_text("mine", encoding="utf-8")
+    for out, code in (("there.html", 2), ("no folder/new.html", 4)):
+        told = vitral(*command.split(), "--out", out)
+        assert (told.code, out.partition("/")[0] in told.err) == (code, True)
+    assert (tmp_path / "there.html").read_text(encoding="utf-8") == "mine"

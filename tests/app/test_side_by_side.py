@@ -4,17 +4,14 @@ import json
 import math
 import shutil
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import vitral
-from vitral.app import RunComparison
-from vitral.compare.comparison import BITS, NATS
+from vitral.compare.comparison import BITS, NATS, RunComparison
 from vitral.core.config import merge
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import in_language
@@ -84,16 +81,6 @@ def test_the_same_tokens_are_compared_in_nats_whatever_the_context(folder: Path)
     assert shown == pytest.approx([losses[1].loss, losses[0].loss], rel=1e-6)
 
 
-def test_the_interval_is_students_over_the_blocks(folder: Path) -> None:
-    (one,) = compared(folder, "base", "slower").relations
-    found = one.difference
-    assert found is not None
-    expected = stats.ttest_1samp(found.blocks, 0.0).confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
-    assert found.difference == pytest.approx(float(np.mean(found.blocks)))
-    assert found.excludes_zero == (not expected.low <= 0 <= expected.high)
-
-
 def test_equal_batches_are_known_by_their_hash(folder: Path) -> None:
     found = compared(folder, "base", "slower", "wider", "others")
     assert found.relations[0].batches == "same"
@@ -136,16 +123,6 @@ def test_each_run_is_compared_with_the_first_that_it_can_be_compared_with(folder
     ]
 
 
-def test_only_keys_that_differ_are_shown(folder: Path) -> None:
-    changed = compared(folder, "base", "wider", "slower", losses=False).changed
-    assert changed == {
-        "model.context_length": [8, 16, 8],
-        "model.d_ff": [24, 48, 24],
-        "model.d_model": [6, 12, 6],
-        "training.optimizer.learning_rate": [3e-3, 3e-3, 1e-4],
-    }
-
-
 def test_a_copy_differs_by_nothing(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "runs" / "base", tmp_path / "copy" / "base")
     found = vitral.compare(folder / "runs" / "base", tmp_path / "copy" / "base", max_tokens=5)
@@ -156,13 +133,6 @@ def test_a_copy_differs_by_nothing(folder: Path, tmp_path: Path) -> None:
     assert (one.difference.difference, one.difference.low, one.difference.high) == (0.0, 0.0, 0.0)
     assert not one.difference.excludes_zero
     assert found.changed == {}
-
-
-def test_curves_have_steps_tokens_and_seconds(folder: Path) -> None:
-    run = compared(folder, "base", "wider", losses=False).runs[1]
-    assert [(point.step, point.tokens) for point in run.curve] == [(n, n * 5 * 16) for n in (4, 8, 12)]
-    seconds = [point.seconds for point in run.curve]
-    assert all(a is not None and b is not None and 0 < a < b for a, b in pairwise(seconds))
 
 
 def test_samples_are_those_of_each_run_alone(folder: Path) -> None:
@@ -286,17 +256,6 @@ def test_parts_of_a_long_text_are_not_compared_in_other_tokens(
     assert difference is not None
     assert difference.confidence == pytest.approx(0.95)  # of one difference
     write_comparison(found, tmp_path / "out")
-
-
-def test_runs_whose_text_is_unknown_are_like_no_other(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vitral.compare import side_by_side
-
-    known = side_by_side.summarize_run
-    unknown = {"test_text": None, "test_tokens": None}
-    monkeypatch.setattr(side_by_side, "summarize_run", lambda path: replace(known(path), **unknown))
-    found = compared(folder, "base", "wider", "slower")
-    for one in found.relations:
-        assert (one.same_test, one.same_tokens, one.comparable, one.difference) == (False, False, "nothing", None)
 
 
 def test_a_difference_that_is_not_finite_has_its_reason(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

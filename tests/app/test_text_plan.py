@@ -4,21 +4,17 @@ import random
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import vitral
-from vitral.app import ModelCount
 from vitral.core.errors import UsageError
 from vitral.data import Corpus, CorpusConfig, count_windows, prepare
 from vitral.evaluation import ngram_baselines
-from vitral.model import ModelConfig, Transformer, next_token_loss
+from vitral.model import ModelConfig
 from vitral.model.config import DropoutConfig
 from vitral.runs import RunConfig
 from vitral.training.configuration import plan_run
-from vitral.training.deadline import most_steps
-from vitral.training.optimizers import build_optimizer, optimizer_tensors
 from vitral.training.plans import FIT
 from vitral.training.regularisation import TABLE
 from vitral.training.text_plan import LEAST_BLOCKS, LEAST_CHARACTERS, TextPlan, plan_text, written_plan
@@ -87,14 +83,6 @@ def test_the_context_of_a_short_text_fits_into_its_shortest_split(own_cache: Non
     assert contexts == [8, 32, 128]
 
 
-@pytest.mark.parametrize(
-    ("minutes", "context", "batch"), [(0.2, 50, 32), (0.5, 128, 16), (3.0, 256, 8), (20.0, 192, 16), (60.0, 256, 16)]
-)
-def test_context_and_batch_depend_on_the_time(own_cache: None, minutes: float, context: int, batch: int) -> None:
-    config, _ = planned(prose(9_000), minutes)
-    assert (config.model.context_length, config.training.batch_size) == (context, batch)
-
-
 def test_a_text_that_is_seen_often_gets_dropout(own_cache: None) -> None:
     none = ModelConfig().dropout
     # Two minutes are about a thousand steps of 16 windows of 128: 2.05 million characters, eight times 256,000.
@@ -118,23 +106,6 @@ def test_a_time_leaves_dropout_to_the_measured_speed_unless_it_is_chosen(own_cac
         assert pinned.model.dropout == DropoutConfig()
     assert plan_run(essay, overrides=[{"training": {"steps": 5}}]).config.training.regularisation is None
     assert plan_run("fast").config.training.regularisation is None
-
-
-def test_a_long_text_is_read_in_byte_pairs(own_cache: None) -> None:
-    """The border does not depend on the time, from five minutes on."""
-    sizes = {"char": 2_399_997, "bpe": 2_400_000}
-    for minutes in (5.0, 15.0, 60.0):
-        for name, size in sizes.items():
-            assert planned("ab\n" * (size // 3), minutes)[0].corpus.tokenizer.name == name
-    assert planned("ab\n" * 900_000, 4.9)[0].corpus.tokenizer.name == "char"
-    many = "".join(map(chr, range(0x4E00, 0x4E00 + 1_000)))
-    assert planned(many * 2_500, 5.0)[0].corpus.tokenizer.name == "char"
-    assert planned("ab\n" * 900_000)[0].corpus.tokenizer.name == "char"  # no time: the steps are given
-
-
-def test_a_text_with_dropout_may_be_seen_more_often() -> None:
-    often, seldom = (RunConfig.parse({"model": {"dropout": rate}}, "test") for rate in (0.1, 0.0))
-    assert most_steps(often, 10**6) == pytest.approx(2 * most_steps(seldom, 10**6), abs=1)
 
 
 @pytest.fixture(scope="module")
@@ -188,21 +159,6 @@ def test_a_run_is_counted_and_surveyed_as_it_is(own_cache: None, run: vitral.Run
     surveyed = vitral.survey(str(run.path))
     assert surveyed.report.tokens == {name: split.tokens.size for name, split in run.dataset().splits.items()}
     assert surveyed.baselines == run.ngram_baselines()
-
-
-@pytest.mark.parametrize("chosen", [{"name": "muon"}, {"name": "sgd"}, {"name": "sgd", "momentum": 0}])
-def test_the_state_of_the_optimizer_is_counted(chosen: dict[str, Any]) -> None:
-    config = RunConfig.parse(
-        {"model": {**TINY["model"], "context_length": 5}, "training": {"optimizer": chosen}}, "test"
-    )
-    model = Transformer(config.model, 11, seed=1)
-    optimizer = build_optimizer(model, config.training.optimizer)
-    batch = torch.arange(12).reshape(2, 6) % 11
-    next_token_loss(model(batch[:, :-1]), batch[:, 1:], model.mask).backward()
-    optimizer.step()
-    kept = sum(tensor.numel() for tensor in optimizer_tensors(model, optimizer).values() if tensor.dim())
-    counted = ModelCount.of("model", config, 11)
-    assert counted.cost.optimizer_bytes == 4 * kept
 
 
 def test_a_task_is_split_by_sequences():

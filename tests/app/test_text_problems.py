@@ -8,7 +8,6 @@ import pytest
 
 import vitral
 from vitral.core.errors import UsageError
-from vitral.data import CorpusConfig, corpus_report, prepare
 from vitral.report.run import write_run_report
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -53,13 +52,6 @@ def test_problems_of_a_text(text: str, told: list[str], tmp_path: Path) -> None:
     for one in told:
         assert one in str(measures)
         assert one in shown
-
-
-def test_letters_of_a_part_that_validates_and_tests_at_once(tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text(text := prose(LATIN, 4499) + prose(GREEK, 499), encoding="utf-8")
-    dataset = prepare(CorpusConfig.parse({"source": str(tmp_path / "text.txt"), "split": "nanogpt"}))
-    (problem,) = corpus_report(dataset, text, context_length=7, batch_size=3).loss_problems
-    assert "U+03B1" in problem
 
 
 @pytest.mark.parametrize(("text", "told"), [("é", "character"), ("", "empty")])

@@ -102,7 +102,7 @@ def test_a_notebook_shows_one_display_that_changes(text: Path, tmp_path: Path, n
 
 def test_what_a_display_shows_is_escaped() -> None:
     shown = NotebookDisplay()
-    shown._show = lambda: None
+    shown.draw = lambda: None
     nasty = "<script>alert(1)</script>\x1b[31m"
     start = {"event": "start", "steps": 9, "step": 0, "parameters": 1, "vocab_size": 1, "tokens": {"train": 1}}
     for event in (
@@ -174,16 +174,9 @@ def test_an_interrupted_study_goes_on_with_the_same_call(text: Path, tmp_path: P
     assert "<h1>" in done._repr_html_().replace("&lt;", "<").replace("&gt;", ">")
 
 
-def test_a_notebook_shows_the_callers_line_and_ours(run_line: list[str]) -> None:
-    assert run_line[-1].startswith("UsageError: nowhere")
-    assert any("vitral.load" in line for line in run_line)
-    assert not any("checked.py" in line for line in run_line)
-
-
-@pytest.fixture
-def run_line() -> list[str]:
-    try:
+def test_a_notebook_shows_the_callers_line_and_ours() -> None:
+    with pytest.raises(UsageError) as refused:
         vitral.load("nowhere")
-    except UsageError as error:
-        return error._render_traceback_()
-    raise AssertionError
+    lines = refused.value._render_traceback_()
+    assert lines[-1].startswith("UsageError: nowhere")
+    assert any("vitral.load" in line for line in lines)

@@ -55,7 +55,7 @@ def test_more_bytes_than_allowed_are_refused(tmp_path: Path) -> None:
 
 def test_what_exists_is_not_created_again(tmp_path: Path) -> None:
     create_durably(tmp_path / "page", b"one")
-    with pytest.raises(FileExistsError):
+    with pytest.raises(UsageError, match="exists already"):
         create_durably(tmp_path / "page", b"two")
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"one"]
 

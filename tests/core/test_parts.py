@@ -64,15 +64,13 @@ def test_a_name_of_vitral_is_refused(place: type[OwnPart]) -> None:
             register(place.kinds[0], name, identity)
 
 
-def test_another_source_of_the_same_name_is_refused_unless_it_replaces(tmp_path: Path) -> None:
+def test_the_last_part_of_a_name_counts(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(FILE)
     (first,) = import_parts(file)
     (again,) = import_parts(file)
     assert first.sha256 == again.sha256 == hashlib.sha256(FILE.encode()).hexdigest()
-    with pytest.raises(UsageError, match=r"mine\.py"):
-        register("norm", "filed", identity)
-    register("norm", "filed", identity, replace=True)
+    register("norm", "filed", identity)
     assert parts._parts["norm", "filed"].factory is identity
 
 

@@ -3,11 +3,9 @@ import json
 import numpy as np
 import pytest
 
-from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
-from vitral.data import SPLITS, CorpusConfig, Dataset, char_tokenizer, prepare, split_text
+from vitral.data import SPLITS, CorpusConfig, Dataset, prepare, split_text
 from vitral.data import dataset as dataset_module
-from vitral.data.config import BPEConfig
 
 NUM_CHARACTERS = 61_003
 
@@ -59,27 +57,18 @@ def test_merges_come_from_the_training_blocks_only(tmp_path, text):
 
 
 @pytest.mark.parametrize("tokenizer", ["char", {"name": "bpe", "vocab_size": 300}])
-def test_the_second_time_nothing_is_done_again(tmp_path, text, monkeypatch, tokenizer):
+def test_the_second_time_nothing_is_encoded_again(tmp_path, text, monkeypatch, tokenizer):
     first = prepare(config(tmp_path, tokenizer=tokenizer))
 
     def never(*args, **kwargs):
         raise AssertionError("this was done before")
 
     monkeypatch.setattr(dataset_module, "encoded", lambda *_: map(never, [1]))
-    if isinstance(first.config.tokenizer, BPEConfig):
-        monkeypatch.setattr(dataset_module, "build_tokenizer", never)
     second = prepare(config(tmp_path, tokenizer=tokenizer))
     assert second.describe() == first.describe()
     assert second.tokenizer == first.tokenizer
     for part in SPLITS:
         assert np.array_equal(second.splits[part].tokens, first.splits[part].tokens)
-
-
-def test_a_given_tokenizer_that_lacks_a_character_says_where_it_stands(tmp_path, text):
-    at = list(split_text(len(text), "blocks")["train"])[-1][0] + 17
-    (tmp_path / "my.txt").write_text(f"{text[:at]}Ω{text[at + 1 :]}", encoding="utf-8", newline="\n")
-    with pytest.raises(UsageError, match=rf"'Ω' \(U\+03A9\) at position {at:,} is not in"):
-        prepare(config(tmp_path), tokenizer=char_tokenizer("".join(sorted(set(text)))))
 
 
 def test_a_damaged_cache_is_made_again_and_noted(tmp_path, text, cache):

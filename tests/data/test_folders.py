@@ -78,7 +78,7 @@ def test_what_vitral_wrote_is_no_text(tmp_path: Path, kind: str, names: tuple[st
     message = refusal(mine)
     assert f"mine: is a {kind}, not a text; " in message
     assert str(mine) in message.partition(";")[2] or kind == "report"
-    assert "mine" in refusal(tmp_path)  # a folder of nothing else
+    assert "no UTF-8 text" in refusal(tmp_path)  # a folder of nothing else
     write(tmp_path, "a.txt")
     corpus = load_corpus(CorpusConfig(source=str(tmp_path)))
     assert corpus.text == "a.txt"

@@ -184,18 +184,3 @@ def test_one_work_is_tested_on_whether_it_or_the_others_are_trained_on(tmp_path)
     assert len(chosen) > 2
     with pytest.raises(UsageError, match='train_on is for split = "one-work"'):
         dataset(book, train_on="others")
-
-
-def test_a_further_text_that_is_a_held_out_work_is_refused(book, tmp_path):
-    data, text = dataset(book, split="works"), book.read_text(encoding="utf-8")
-    for split, refused in (("test", True), ("validation", True), ("train", False)):
-        title = data.works[split][0]
-        begin = text.index(f"{title}\n")
-        end = text.find("CHAPTER ", begin + 1)
-        (tmp_path / f"{split}.txt").write_text(text[begin : end if end > 0 else len(text)], encoding="utf-8")
-        options = {"split": "works", "also": [str(tmp_path / f"{split}.txt")]}
-        if refused:
-            with pytest.raises(UsageError, match="held out"):
-                dataset(book, **options)
-        else:
-            dataset(book, **options)

@@ -61,12 +61,12 @@ def block(activation: str, norm: str) -> Example:
 def true_in_every_cell(backward: Backward) -> int:
     """How many cells have a written equation; each one's last side is the gradient, and that is the one of autograd."""
     written, expected = 0, by_autograd(backward)
-    for name in backward.names:
+    for name in backward.gradients:
         torch.testing.assert_close(backward.gradients[name], expected[name], atol=1e-10, rtol=1e-9)
         for index in torch.cartesian_prod(*(torch.arange(size) for size in backward.gradients[name].shape)).reshape(
             -1, backward.gradients[name].dim()
         ):
-            arithmetic = backward.arithmetic(name, tuple(map(int, index)))
+            arithmetic = backward.made.arithmetic(f"d{name}", tuple(map(int, index)))
             assert arithmetic.value == pytest.approx(float(backward.gradients[name][tuple(index)]))
             if arithmetic.stages:
                 written += 1
@@ -207,7 +207,7 @@ def printed_true(backward: Backward, language: str, digits: int) -> int:
     """How many equations, as printed, agree within their digits: sides in numbers, and of products those in names."""
     say, sheet = phrases(language), backward.sheet
     arrays: dict[str, Any] = {}
-    for letters, value in backward.writer.values.items():
+    for letters, value in backward.made.writer.values.items():
         whole = value[0] if value.dim() == 3 else value
         arrays[letters] = whole.numpy()
         if letters.startswith("w_"):
@@ -215,9 +215,9 @@ def printed_true(backward: Backward, language: str, digits: int) -> int:
     longest = max(value.shape[-1] for value in backward.gradients.values())
     names = Names(arrays, sheet.namer.first, {letter: range(longest) for letter in "ijl"})
     count = 0
-    for name in backward.names:
+    for name in backward.gradients:
         for index in itertools.product(*(range(size) for size in backward.gradients[name].shape)):
-            arithmetic = backward.arithmetic(name, index)
+            arithmetic = backward.made.arithmetic(f"d{name}", index)
             if not arithmetic.stages:
                 continue
             written = text(Equation((*arithmetic.stages, Number(arithmetic.value))), digits, say)

@@ -7,7 +7,7 @@ import pytest
 from scrambled import make_claims, make_given
 
 from vitral.explanation import CheckReport, Verdict, check, corrected, parse_example, phrases
-from vitral.explanation.checks.report import first_wrong, rows, summary
+from vitral.explanation.checks.report import first_wrong, rows
 from vitral.explanation.examples.by_name import find_example, gallery
 from vitral.runs.presets import preset_model
 
@@ -90,7 +90,6 @@ WRONG = (
 def test_the_rest_of_the_gallery_is_right_to_every_digit(name: str) -> None:
     report = check(find_example(name))
     assert (report.worst is Verdict.right) == (name not in WRONG)
-    assert report.counts()["right"] > 0 or name in WRONG
 
 
 SHARED = Path(__file__).parents[3] / "shared" / "examples"
@@ -170,12 +169,6 @@ def test_rounding_at_every_step_is_rounding_where_steps_are_not_printed() -> Non
     assert found == ["right", "rounding", "wrong"]
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_the_corrected_gallery_is_right(name: str) -> None:
-    report = check(find_example(name))
-    assert checked(corrected(report)).worst in (Verdict.right, Verdict.doubtful)
-
-
 def test_correcting_keeps_comments_and_layout() -> None:
     text = '# mine\ndecimals = 2\nmask = "causal"\nscale = "none"\n[given]\nscores = [[0]] # one\n'
     text += "[claimed]\nweights = [\n  [0.5],  # oh\n]\n"
@@ -215,16 +208,6 @@ def test_plain_data_hold_everything() -> None:
     assert data["first_wrong"]["cell"] == [1, 2, 1]
     assert data["first_wrong"]["arithmetic"] == "q[2,1] = x[2]·W^Q[:,1] = 0·0.1 + 2·0.4 + 1·0.7 = 1.5"
     assert len(data["findings"]) == 26
-
-
-@pytest.mark.parametrize("language", ["en", "pt"])
-def test_summaries_count(language: str) -> None:
-    say = phrases(language)
-    assert "96" in summary(check(find_example("life-is-awesome")), say)
-    assert first_wrong(check(find_example("life-is-awesome")), say) == ""
-    assert summary(
-        checked("[given]\nscores = [[1]]\nd_k = 1\n".replace("[given]", 'mask="causal"\nscale="none"\n[given]')), say
-    ) == say("check.nothing")
 
 
 def test_wrong_words_are_found() -> None:

@@ -14,12 +14,12 @@ from vitral.app.terminal import run
 from vitral.core.errors import UsageError
 from vitral.explanation import KINDS, Verdict, check, load_example
 from vitral.explanation.checks.correction import corrected_file
-from vitral.explanation.documents import document_of
+from vitral.explanation.documents import MOST_BYTES, document_of
 from vitral.explanation.documents.finder import GridDocument
 from vitral.explanation.documents.grid import SheetGrid
 from vitral.explanation.documents.labels import Label, known_label
 from vitral.explanation.examples.by_name import find_example
-from vitral.explanation.examples.file import MOST_BYTES, read_example
+from vitral.explanation.examples.file import read_example
 from vitral.runs.presets import preset_model
 
 Matrix = list[list[str]]
@@ -268,9 +268,13 @@ def test_hostile_text_is_read_in_time(text: str) -> None:
         read(text, ".md")
 
 
-def test_unzipped_size_is_asked_first() -> None:
-    import zipfile
+def test_latex_is_refused_by_name_with_the_formats_that_are_read() -> None:
+    for raw, suffix in ((b"q & 1 \\\\", ".tex"), (b"\\documentclass{article}\n[given]", "")):
+        with pytest.raises(UsageError, match=r"LaTeX.*TOML, Markdown, CSV or \.xlsx"):
+            read(raw, suffix)
 
+
+def test_unzipped_size_is_asked_first() -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("xl/worksheets/sheet1.xml", b"0" * 2**25)
@@ -279,7 +283,7 @@ def test_unzipped_size_is_asked_first() -> None:
 
 
 def test_kinds_of_exercises_are_those_of_the_completion() -> None:
-    from vitral.app.completion import EXERCISE_KINDS
+    from vitral.app.command import EXERCISE_KINDS
 
     assert tuple(KINDS) == EXERCISE_KINDS
 

@@ -88,9 +88,9 @@ def test_the_numbers_of_a_backward_pass_agree(name: str) -> None:
     if of is None or sheet.conventions.columns:
         return
     back = Backward(sheet, loss_of(sheet, of, tuple(size - 1 for size in sheet.values[of].shape)))
-    for each in back.names:
+    for each in back.gradients:
         for index in itertools.product(*map(range, back.gradients[each].shape)):
-            arithmetic = back.arithmetic(each, index)
+            arithmetic = back.made.arithmetic(f"d{each}", index)
             for language in LANGUAGES if arithmetic.stages else ():
                 count += check_numbers(arithmetic.equation(), 1 + count % 4, phrases(language))
     assert count

@@ -71,9 +71,6 @@ def test_large_computations_are_refused_before_they_are_computed() -> None:
     big = {"a": (1000, 1), "b": (1, 1001)}
     with pytest.raises(UsageError):
         shape_of(parse("a @ b @ a"), big)
-    long = "+".join(["sum(softmax(a @ b))"] * 40)
-    with pytest.raises(UsageError):
-        shape_of(parse(long), {"a": (900, 900), "b": (900, 900)})
 
 
 def test_a_node_is_replaced_at_its_place() -> None:

@@ -38,11 +38,11 @@ BLANK = '[claimed]\nscores = [["?", "?"], ["?", "?"]]\nweights = [["?", "?"], ["
 
 
 def key_of(text: str = GIVEN + RIGHT) -> AnswerKey:
-    return AnswerKey(parse_example(text, preset_model), preset_model)
+    return AnswerKey(parse_example(text, preset_model))
 
 
 def graded(text: str, rule: GradingRule | None = None, key: AnswerKey | None = None) -> SheetGrade:
-    return grade_document(TomlDocument("ana.toml", text), key or key_of(), rule or GradingRule())
+    return grade_document(TomlDocument("ana.toml", text, mend=True), key or key_of(), rule or GradingRule())
 
 
 def points(grade: SheetGrade) -> list[float]:
@@ -104,7 +104,7 @@ def test_notes_in_another_format_are_graded_though_they_repeat_no_givens() -> No
     grade = grade_document(document_of(notes.encode(), "ana.md"), key_of(), GradingRule())
     assert points(grade) == [0, 0, 0.75, 1]
     assert (grade.first_wrong, grade.edited) == ("weights", ())
-    assert grade.report.example.document.typed(("claimed", "weights", 1, 1)) == "0.8"
+    assert grade.report.example.document.typed(("given", "weights", 1, 1)) == "0.8"
 
 
 def test_decimals_of_the_key_hold() -> None:
@@ -144,7 +144,7 @@ def test_a_sheet_belongs_to_the_key_with_its_title_or_its_file_name() -> None:
     examples = [
         parse_example(text + RIGHT, preset_model, Path(path)) for text, path in zip((GIVEN, other), paths, strict=True)
     ]
-    one, two = (AnswerKey(example, preset_model) for example in examples)
+    one, two = (AnswerKey(example) for example in examples)
     for name, text, keys in (
         ("a", GIVEN, [one]),
         ("a", other, [two]),
@@ -189,7 +189,7 @@ NOTES = Path(__file__).parent / "notes"
 
 
 def of_class(*names: str) -> list[SheetGrade]:
-    key = AnswerKey(parse_example((NOTES / "key.toml").read_text(), preset_model), preset_model)
+    key = AnswerKey(parse_example((NOTES / "key.toml").read_text(), preset_model))
     sheets = [document_of((NOTES / f"{name}.toml").read_bytes(), f"{name}.toml") for name in names]
     return [grade_document(sheet, key, GradingRule()) for sheet in sheets]
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitral.core.latex import escape
-from vitral.explanation.formulas import MOST_TERMS, latex, mathml, number, sides, text, value_of
+from vitral.explanation.formulas import MOST_TERMS, latex, mathml, sides, text, value_of
 from vitral.explanation.formulas.notation import (
     Apply,
     Difference,
@@ -120,19 +120,6 @@ def test_text_is_written_as_by_hand(expression: Expression, expected: str) -> No
     assert text(expression, 3, SAY) == expected
 
 
-def test_latex_of_a_line_of_attention() -> None:
-    whole = Equation(
-        (
-            Name("scores", "2,1"),
-            Sum((Product((Number(1), Number(-2))), Number(-0.5))),
-            Fraction(Power(Name("e"), Number(-math.inf)), Root(Name("d", "k"))),
-        )
-    )
-    assert latex(whole, 3, SAY) == (
-        r"\text{scores}_{2,1} = 1 \cdot \left(-2\right) - 0.5 = \frac{{e}^{-\infty }}{\sqrt{d_{k}}}"
-    )
-
-
 def test_a_decimal_comma_is_no_comma_of_a_list() -> None:
     largest = Apply("max", (Number(0, exact=True), Number(-1.25), Number(2)))
     portuguese = phrases("pt")
@@ -195,16 +182,6 @@ def test_a_number_that_is_rounded_to_0_is_not_written_as_0() -> None:
 def test_long_lists_say_how_many_follow() -> None:
     assert text(Apply("max", tuple(map(Number, range(20)))), 1, SAY) == "max(15, 16, 17, 18, 19, … 15 more)"
     assert "more" not in text(Apply("max", tuple(map(Number, range(MOST_TERMS + 1)))), 1, SAY)
-
-
-def test_sums_of_names_are_written_whole() -> None:
-    names = tuple(Name(letter) for letter in "abcdefghijkl")
-    assert text(Sum(names), 3, SAY) == " + ".join("abcdefghijkl")
-
-
-def test_numbers_are_written_as_by_hand() -> None:
-    shown = [number(value, 2) for value in (-0.001, 0.0, -0.0, -1.5, math.inf, -math.inf, math.nan)]
-    assert shown == ["0.00", "0.00", "0.00", "−1.50", "∞", "−∞", "?"]
 
 
 def test_what_numbers_cannot_hold_is_infinite_or_unknown() -> None:

@@ -34,6 +34,13 @@ def test_given_numbers_may_be_rounded_before_printing(name: str) -> None:
     assert report.rule.named == (("given", 0),)
 
 
+def test_a_number_that_the_rule_almost_explains_is_only_doubtful() -> None:
+    """√3 as 1.73, of scores that are not printed and were rounded at a tie: an interval holds the author's root."""
+    report = checked("accused-sqrt3-as-1.73")
+    assert report.worst is Verdict.doubtful
+    assert report.counts()["doubtful"] == 1
+
+
 @pytest.mark.parametrize(
     ("name", "first", "row"),
     [

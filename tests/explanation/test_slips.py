@@ -197,7 +197,7 @@ def test_edits_of_a_free_expression() -> None:
     made = list(edits("y", tree, dict.fromkeys(values, (3, 3))))
     kinds = {edit.kind for edit in made}
     assert {"operand-other", "transposed", "constant-other", "activation-missing", "not-exponential"} <= kinds
-    assert {"wrong-axis", "not-divided", "function-missing", "operation-inverse", "repeated"} <= kinds
+    assert {"wrong-axis", "not-divided", "function-missing", "operation-inverse"} <= kinds
     assert kinds <= set(COMMONNESS)
     usual = compute(tree, values)
     changed = []

@@ -13,7 +13,7 @@ from vitral.explanation.examples.parameters import Total
 from vitral.explanation.expressions import Call, Constant, nodes
 from vitral.explanation.expressions.tree import Table
 from vitral.explanation.readings.writing import asides
-from vitral.explanation.rows.choices import Beam, Filtered, FoundBeam, Greedy
+from vitral.explanation.rows.choices import Beam, Filtered, Greedy
 from vitral.explanation.rows.positions import Rotary, Sinusoids
 from vitral.explanation.sheet import Index, Sheet, SheetQuantity
 
@@ -142,7 +142,7 @@ def _beam(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tens
         names.values["w"] = names.values["beam"] = [written(sheet, [place]) for place in found]
     else:
         found = list(operation.hypotheses(*(sheet.values[each] for each in quantity.inputs))[0][0])
-    if isinstance(operation, FoundBeam):
+    if operation.found:
         steps = list(operation.shares)
     else:
         table = sheet.values[quantity.inputs[0]]

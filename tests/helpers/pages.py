@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from variants import VARIANTS
 from vitral.data import Tokenizer
 from vitral.inspection.lens import lens_logits
 from vitral.model import Transformer
-from vitral.page.content import KINDS, PageContent, about_model, checks_of, graphs_of
+from vitral.page.content import KINDS, PageContent, about_run, checks_of, graphs_of
 from vitral.page.document import asset
 
 Carried = Callable[[str], tuple[Transformer, PageContent]]
@@ -36,9 +37,9 @@ def in_page(body: str, cases: Sequence[Any], source: str | None = None) -> list[
 
 def content_of(model: Transformer, tokenizer: Tokenizer, text: str, name: str = "a model") -> PageContent:
     """What a page of a model carries, with this sentence."""
-    about = about_model(model, tokenizer) | {"name": name, "step": 1, "passages": [text], "commands": {}}
-    graphs, weights = graphs_of(model)
-    return PageContent(about, graphs, weights, checks_of(model, tokenizer, [tokenizer.encode(text).tolist()]))
+    run: Any = SimpleNamespace(model=model, tokenizer=tokenizer, step=1)
+    about = about_run(run, name) | {"passages": [text], "commands": {}}
+    return PageContent(about, *graphs_of(model), checks_of(model, tokenizer, [tokenizer.encode(text).tolist()]))
 
 
 TRACE = """

@@ -21,8 +21,7 @@ from vitral.inspection.attention import (
     name_of,
     overlap,
     overlaps,
-    patient_queries,
-    uniform_weights,
+    with_uniform,
 )
 from vitral.inspection.head_overlap import against_other_seeds, attention_rows, rows_of
 from vitral.inspection.numbers import RunningMean
@@ -63,22 +62,9 @@ def test_kinds_are_those_worked_by_hand(kind: str, query: int, keys: list[int]) 
     assert keys_of(kind, query) == keys
 
 
-def test_a_head_on_the_previous_token_has_all_its_weight_there() -> None:
-    tokens = torch.from_numpy(TOKENIZER.encode(WINDOW))[None]
-    masks = kind_masks(tokens, landmarks(TOKENIZER), CAUSAL)
-    weights = torch.zeros(1, 2, 7, 7)
-    weights[0, 0, range(1, 7), range(6)] = 1.0
-    weights[0, :, 0, 0] = 1.0
-    weights[0, 1, range(1, 7), range(1, 7)] = 1.0
-    share = RunningMean()
-    add_share(share, weights, masks["previous"], ALL)
-    assert share.value.tolist() == [1.0, 0.0]
-    assert attended_distance(weights, ALL).tolist() == [6 / 7, 0.0]
-
-
 def test_uniform_attention_has_the_share_of_visible_keys() -> None:
     tokens = torch.from_numpy(TOKENIZER.encode(WINDOW))[None]
-    even, masks = uniform_weights(CAUSAL), kind_masks(tokens, landmarks(TOKENIZER), CAUSAL)
+    even, masks = with_uniform(torch.zeros(1, 0, 7, 7), CAUSAL), kind_masks(tokens, landmarks(TOKENIZER), CAUSAL)
     share = RunningMean()
     add_share(share, even, masks["first"], ALL)
     assert float(share.value) == pytest.approx(sum(1 / n for n in range(1, 8)) / 7)
@@ -86,12 +72,6 @@ def test_uniform_attention_has_the_share_of_visible_keys() -> None:
         6 / 7
     )  # the first query has nothing to spread
     assert float(attended_distance(even, ALL)[0]) == pytest.approx(sum(n / 2 for n in range(7)) / 7)
-
-
-def test_queries_with_few_keys_are_left_out() -> None:
-    causal = torch.ones(11, 11, dtype=torch.bool).tril()
-    assert torch.nonzero(patient_queries(causal)).flatten().tolist() == [7, 8, 9, 10]
-    assert torch.nonzero(patient_queries(CAUSAL)).flatten().tolist() == [6]
 
 
 def test_overlap_of_a_half_shared_pair_is_worked_by_hand() -> None:
@@ -130,12 +110,6 @@ def test_patterns_are_those_of_the_traced_weights() -> None:
         assert found["heads"][head]["share"]["previous"] == pytest.approx(float(row[5]))
         assert found["heads"][head]["distance"] == pytest.approx(float((row * (6 - torch.arange(7))).sum()))
         assert found["heads"][head]["entropy"] == pytest.approx(float(-(row * row.log()).sum() / math.log(7)))
-
-
-def test_one_head_has_no_overlap_and_no_attention_no_layers() -> None:
-    single = head_patterns(a_model(num_heads=1), TOKENIZER, some_windows())
-    assert [layer["overlap"] for layer in single["layers"]] == [None, None]
-    assert head_patterns(a_model(attention="none"), TOKENIZER, some_windows()) == {"uniform": {}, "layers": []}
 
 
 MODEL = {"context_length": 11, "d_model": 12, "num_heads": 3, "num_layers": 2, "initialisation": "pytorch"}

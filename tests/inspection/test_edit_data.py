@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.inspection.edit_data import Edit, edited, edits_of, read_edits, require_fitting
+from vitral.inspection.edit_data import Edit, edited, edits_of, read_edits
 
 HEADED = torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(1))
 FLAT = HEADED[:, 0]
@@ -26,13 +26,7 @@ WRONG = [
     ('[{"at": "embed", "do": "zero", "positions": [1, -1]}]', "edits.0: positions"),
     ('[{"at": "embed", "do": "zero", "heads": []}]', "edits.0: heads"),
     ('[{"at": "embed", "do": "zero"}, {"at": 3, "do": "zero"}]', "edits.1: at"),
-    ("[" * 100_000, "nested"),
-]
-UNFIT = [
-    ({"at": "embd", "do": "zero"}, "edits.0: at: .*did you mean 'embed'"),
-    ({"at": "embed", "do": "zero", "heads": [0]}, "edits.0: heads"),
-    ({"at": "blocks.0.attn.z", "do": "zero", "heads": [1, 3]}, "edits.0: heads: .*0 to 2, not 3"),
-    ({"at": "embed", "do": "zero", "positions": [4]}, "edits.0: positions: .*0 to 3, not 4"),
+    ("[" * 100_000, "not JSON"),
 ]
 
 
@@ -41,12 +35,6 @@ def test_what_is_no_edit_is_refused_in_one_line_with_its_place(text: str, place:
     with pytest.raises(UsageError, match=place) as refused:
         read_edits(text)
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(("plain", "place"), UNFIT)
-def test_an_edit_of_what_is_not_there_is_refused_with_its_place(plain: dict, place: str) -> None:
-    with pytest.raises(UsageError, match=place):
-        require_fitting(edits_of([plain]), {"embed": 0, "blocks.0.attn.z": 3}, 4)
 
 
 def test_edits_are_read_from_a_file_and_written_again(tmp_path: Path) -> None:
@@ -76,7 +64,7 @@ def test_the_chosen_numbers_change_as_told_and_no_others(kind: str, heads: list 
     other = torch.randn(value.shape, generator=torch.Generator().manual_seed(2))[:1]
     needs = {"scale": {"factor": -0.5}, "set": {"value": 7.0}, "patch": {"from": "x"}}.get(kind, {})
     edit = edits_of([{"at": "a", "do": kind, "heads": heads, "positions": positions, **needs}])[0]
-    made = edited(value, edit, other)
+    made = edited(value, edit, other if kind == "patch" else None)
     for cell in np.ndindex(*value.shape):
         row, place = cell[:-2], cell[-2]
         chosen = (heads is None or cell[1] in heads) and (positions == "all" or place in positions)  # pyright: ignore

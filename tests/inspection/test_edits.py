@@ -13,11 +13,10 @@ from vitral.core.taps import Editor
 from vitral.evaluation import Masking
 from vitral.inspection import (
     edited_trace,
-    effect_of_edits,
     inspect_text,
 )
 from vitral.inspection.edit_data import edits_of
-from vitral.inspection.edits import heads_by_name
+from vitral.inspection.edits import effect_of_edits, heads_by_name
 from vitral.model import Transformer
 
 OTHER = "hab\ncab "
@@ -92,10 +91,14 @@ UNFIT = [
     ({"at": "embed", "do": "patch", "from": "ab"}, "edits.0: from"),
     ({"at": "embed", "do": "patch", "from": "abc", "positions": [3]}, "edits.0: from"),
     ({"at": "blocks.0.attn.weights", "do": "patch", "from": "abc", "positions": [1]}, "edits.0: from"),
-    ({"at": "embed", "do": "patch", "from": "xyz"}, "edits.0: from: character 'x'"),
+    ({"at": "embed", "do": "patch", "from": "xyz"}, "edits.0: character 'x'"),
     ({"at": "embed", "do": "patch", "from": ""}, "edits.0: from"),
-    ({"at": "embed", "do": "patch", "from": "ab" * 20, "positions": [0]}, "edits.0: from"),
+    ({"at": "embed", "do": "patch", "from": "ab" * 20, "positions": [0]}, "edits.0: .*context_length"),
     ({"at": "blocks.0.mlp.gate", "do": "zero"}, "edits.0: at"),
+    ({"at": "embd", "do": "zero"}, "edits.0: at: .*did you mean 'embed'"),
+    ({"at": "embed", "do": "zero", "heads": [0]}, "edits.0: heads"),
+    ({"at": "blocks.0.attn.z", "do": "zero", "heads": [1, 3]}, "edits.0: heads: .*0 to 2, not 3"),
+    ({"at": "embed", "do": "zero", "positions": [8]}, "edits.0: positions: .*0 to 7, not 8"),
 ]
 
 

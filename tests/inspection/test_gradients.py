@@ -11,8 +11,6 @@ from vitral.core.streams import torch_stream
 from vitral.inspection import attention_saturation, gradients_by_block
 from vitral.inspection.saturation import (
     alignment,
-    independent_variance,
-    uniform_mutual_information,
 )
 from vitral.model import ModelConfig, Transformer, next_token_loss
 
@@ -90,19 +88,8 @@ def test_numbers_are_those_of_a_plain_computation(scale: str) -> None:
     assert [len(numbers["factors"]) for numbers in found["layers"]] == [3 * (scale == "learned-per-head")] * 2
 
 
-def test_the_variance_of_independent_scores_by_hand() -> None:
-    """Of two layers and three heads: 4 · mean(1 · 2, 3 · 1, 1 · 1)."""
-    layers = [{"query_square": [1.0, 3.0], "key_square": [2.0, 1.0]}, {"query_square": [1.0], "key_square": [1.0]}]
-    assert independent_variance({"layers": layers}, 4) == 8.0
-
-
 def test_alignment_by_hand() -> None:
     """Scores vary six times as much as 2 · mean(1 · 2, 2 · 2) = 6 says."""
     layers = [{"query_square": [1.0, 2.0], "key_square": [2.0, 2.0]}]
     layers[0] |= {"score_variance": [30.0, 42.0]}
     assert alignment({"layers": layers}, 2) == 6.0
-
-
-def test_uniform_attention_over_two_positions_by_hand() -> None:
-    """Rows (1, 0) and (1/2, 1/2): p(j) is 3/4 and 1/4, with 0.8113 bits, less the mean entropy 1/2 of the rows."""
-    assert uniform_mutual_information(2) == pytest.approx(0.31128, abs=1e-5)

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 from copier import SYMBOLS, TIME, copier
-from scipy import integrate
 from torch import Tensor
 
 from vitral.core.streams import numpy_stream
 from vitral.data.tasks import MarkovChains
-from vitral.inspection import chain_distances, chain_predictions, induction_ablation, induction_scores, repetition_nats
+from vitral.inspection import chain_distances, induction_ablation, induction_scores, repetition_nats
 from vitral.inspection.induction import occurrences
+from vitral.inspection.predictors import chain_predictions
 from vitral.model import ModelConfig, Transformer
 
 
@@ -83,19 +83,6 @@ def test_the_prediction_of_a_chain_by_hand() -> None:
     unigram = [[2 / 3, 1 / 3], [2 / 4, 2 / 4], [3 / 5, 2 / 5], [3 / 6, 3 / 6], [3 / 7, 4 / 7], [4 / 8, 4 / 8]]
     assert found["unigram"][0] == pytest.approx(np.array(unigram))
     assert np.all(found["uniform"] == 1 / 2)
-
-
-def test_the_prediction_of_a_chain_is_the_integral_over_all_rows() -> None:
-    """With two states the row of state 0 is (p, 1 - p), and p has the density of a beta distribution."""
-    seen, concentration = [0, 0, 1, 0, 0, 0], 0.7
-
-    def joint(p: float, extra: int = 0) -> float:
-        stays, leaves = 3 + extra, 1
-        return p ** (stays + concentration - 1) * (1 - p) ** (leaves + concentration - 1)
-
-    expected = integrate.quad(joint, 0, 1, args=(1,))[0] / integrate.quad(joint, 0, 1)[0]
-    found = chain_predictions(np.array([seen]), symbols=2, concentration=concentration)
-    assert found["bigram"][0, -1, 0] == pytest.approx(expected, rel=1e-6)
 
 
 VOCAB = 5

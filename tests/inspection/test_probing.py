@@ -13,7 +13,8 @@ from vitral.inspection.attention import landmarks
 from vitral.inspection.probing import (
     PENALTIES,
     SPLITS,
-    Examples,
+    Classes,
+    Features,
     linear_probe,
     linear_probes,
     passages_by_work,
@@ -87,23 +88,21 @@ def test_token_counts_know_no_order_and_a_causal_model_no_right_side() -> None:
 TITLES = ["THE KING", "A STORM", "TWO FOOLS", "THE END", "LOST"]
 
 
-def examples(count: int, seed: int, apart: float) -> Examples:
+def examples(apart: float) -> tuple[Features, Classes]:
     """Three classes whose means are `apart` on axes of their own."""
-    drawn, classes = np.random.default_rng(seed).normal(size=(count, 5)), np.arange(count) % 3
-    drawn[np.arange(count), classes] += apart
-    return drawn, classes
+    random, counts = np.random.default_rng(1), dict(zip(SPLITS, (300, 90, 300), strict=True))
+    classes = {split: np.arange(count) % 3 for split, count in counts.items()}
+    return {
+        split: random.normal(size=(len(each), 5)) + apart * np.eye(5)[each] for split, each in classes.items()
+    }, classes
 
 
-class TestLinearProbe:
-    def test_it_separates_what_is_apart_and_nothing_else(self) -> None:
-        far, near = (
-            [examples(count, seed, apart) for seed, count in enumerate((300, 90, 300))] for apart in (8.0, 0.0)
-        )
-        assert linear_probe(*far)["accuracy"] > 0.99
-        chance = linear_probe(*near)
-        assert chance["accuracy"] == pytest.approx(1 / 3, abs=0.1)
-        assert chance["majority"] == pytest.approx(1 / 3)
-        assert chance["penalty"] in PENALTIES
+def test_a_probe_separates_what_is_apart_and_nothing_else() -> None:
+    assert linear_probe(*examples(8.0))["accuracy"] > 0.99
+    chance = linear_probe(*examples(0.0))
+    assert chance["accuracy"] == pytest.approx(1 / 3, abs=0.1)
+    assert chance["majority"] == pytest.approx(1 / 3)
+    assert chance["penalty"] in PENALTIES
 
 
 def small_model(vocab_size: int) -> Transformer:
@@ -125,24 +124,20 @@ def prepared(text: str, folder: Path) -> Dataset:
 
 
 @pytest.mark.usefixtures("own_cache")
-class TestPassages:
-    def test_passages_are_of_their_work_and_split(self, tmp_path: Path) -> None:
-        dataset = prepared(collection() + f"LOST\n\n{'uvw ' * 50_000}", tmp_path)
-        titles, found = passages_by_work(dataset, 16, {"train": 20, "test": 5})
-        for split, (tokens, works) in found.items():
-            counts = np.bincount(works, minlength=len(titles))
-            assert set(counts.tolist()) == {len(works) // len(titles)}
-            stored = dataset.tokenizer.decode(np.asarray(dataset.splits[split].tokens))
-            assert all(dataset.tokenizer.decode(row.numpy()) in stored for row in tokens)
-        letter = {"THE KING": "b", "A STORM": "f", "TWO FOOLS": "j", "THE END": "n", "LOST": "v"}
-        for row, work in zip(*found["train"], strict=True):
-            assert letter[titles[work]] in dataset.tokenizer.decode(row.numpy())
-
-    def test_works_of_their_own_letters_are_classified_by_token_counts(self, tmp_path: Path) -> None:
-        dataset = prepared(collection() + f"LOST\n\n{'uvw ' * 50_000}", tmp_path)
-        found = classify_passages(small_model(dataset.tokenizer.vocab_size), dataset, 20, 7, 11)
-        assert found is not None
-        assert len(found["titles"]) == 5
-        assert found["passages"] == {"train": 100, "validation": 35, "test": 55}
-        assert found["frequencies"]["accuracy"] == 1.0
-        assert found["activations"]["majority"] == pytest.approx(0.2)
+def test_passages_of_works_of_their_own_letters_are_classified_by_token_counts(tmp_path: Path) -> None:
+    dataset = prepared(collection() + f"LOST\n\n{'uvw ' * 50_000}", tmp_path)
+    titles, passages, works = passages_by_work(dataset, 16, {"train": 20, "test": 5})
+    letter = {"THE KING": "b", "A STORM": "f", "TWO FOOLS": "j", "THE END": "n", "LOST": "v"}
+    for split, rows in passages.items():
+        assert set(np.bincount(works[split], minlength=len(titles)).tolist()) == {len(rows) // len(titles)}
+        stored = dataset.tokenizer.decode(np.asarray(dataset.splits[split].tokens))
+        for row, work in zip(map(dataset.tokenizer.decode, rows), works[split], strict=True):
+            assert row in stored
+            assert letter[titles[work]] in row
+    sizes = dict(zip(SPLITS, (20, 7, 11), strict=True))
+    found = classify_passages(small_model(dataset.tokenizer.vocab_size), dataset, sizes)
+    assert found is not None
+    assert len(found["titles"]) == 5
+    assert found["passages"] == {"train": 100, "validation": 35, "test": 55}
+    assert found["frequencies"]["accuracy"] == 1.0
+    assert found["activations"]["majority"] == pytest.approx(0.2)

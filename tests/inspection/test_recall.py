@@ -81,11 +81,11 @@ def test_every_distance_has_a_bin() -> None:
 @pytest.mark.parametrize("mask", MASKS)
 def test_no_answer_is_seen_where_it_is_predicted(mask: str) -> None:
     task = task_of(4)
-    model = small_model(mask, task.answers[0] - 1, task.span, len(task.alphabet) + 1, 1).eval()
+    model = small_model(mask, task, 1).eval()
     tokens = sequences(task, 3, 1, "test")
     changed = tokens.clone()
     changed[:, task.answers[2]] = tokens[:, task.answers[2]].roll(1) * 0 + 8
-    before, after = (answer_logits(model, each, task.answers, len(task.alphabet)) for each in (tokens, changed))
+    before, after = (answer_logits(model, each, task) for each in (tokens, changed))
     assert before.shape[:2] == (3, 4)
     assert torch.allclose(before[:, :3], after[:, :3], atol=1e-6)
 

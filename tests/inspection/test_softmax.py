@@ -12,7 +12,6 @@ from vitral.core.streams import torch_stream
 from vitral.inspection.softmax import (
     FIXED,
     expected_variance,
-    median_of,
     mutual_information,
     score_statistics,
     statistics_of_rows,
@@ -57,12 +56,3 @@ def test_variances_are_within_five_standard_errors(few: dict[str, Any]) -> None:
             numbers, expected = few["scales"][scale], expected_variance(scale, d_k)
             assert abs(numbers["variance"][index] / expected - 1) < 5 * usual
             assert numbers["variance_error"][index] / expected == pytest.approx(usual, rel=0.2)
-
-
-def test_a_median_and_its_error_by_hand() -> None:
-    """Of 0 … 24 the ranks 12 ± 2.5, widened to whole ones, are 9 and 15."""
-    values = torch.arange(25.0)[torch.randperm(25, generator=torch_stream(1, "order"))]
-    assert median_of(values) == (12.0, 3.0)
-    normal = torch.randn(40_001, dtype=torch.float64, generator=torch_stream(1, "normal"))
-    usual = math.sqrt(math.pi / 2) * float(normal.std()) / math.sqrt(len(normal))
-    assert median_of(normal)[1] == pytest.approx(usual, rel=0.2)

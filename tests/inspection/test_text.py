@@ -152,9 +152,9 @@ def test_a_lens_worked_by_hand() -> None:
 
 
 def test_ties_share_the_better_rank_and_go_to_the_lower_id() -> None:
-    found = predicted(torch.tensor([[1.0, 3.0, 3.0, 2.0]] * 3), torch.tensor([2, 3, UNSCORED]))
-    assert found.rank.tolist() == [1, 3, 0]
-    assert math.isnan(float(found.log_probability[2]))
+    logs, ranks = predicted(torch.tensor([[1.0, 3.0, 3.0, 2.0]] * 3), torch.tensor([2, 3, UNSCORED]))
+    assert ranks.tolist() == [1, 3, 0]
+    assert math.isnan(float(logs[2]))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -6,7 +6,7 @@ import torch
 
 from vitral.core.errors import UsageError
 from vitral.data import Split
-from vitral.inspection.windows import scored_windows, spread_windows, window_starts
+from vitral.inspection.windows import scored_windows, window_starts
 
 
 def part(num: int, segments: int = 1) -> Split:
@@ -24,19 +24,11 @@ def test_windows_stay_in_their_segment_and_are_spread() -> None:
     assert len(window_starts(part(8), 9, 3, stride=8)) == 0
 
 
-def test_a_window_may_end_where_its_segment_does() -> None:
-    uneven = Split(np.arange(16, dtype=np.uint8), np.array([[0, 10], [10, 11], [11, 16]]))
-    assert window_starts(uneven, 5, None, stride=1).tolist() == [0, 1, 2, 3, 4, 5, 11]
-    assert spread_windows(uneven, 4, 3).tolist() == [[0, 1, 2, 3], [4, 5, 6, 7], [11, 12, 13, 14]]
-    assert spread_windows(uneven, 11, 3).shape == (0, 11)
-
-
 def test_scored_windows_are_whole_and_followed_by_their_targets() -> None:
     text = Split(np.arange(100, dtype=np.uint8), np.array([[0, 9], [9, 60], [60, 100]]))
     inputs, targets = scored_windows(text, 7, 5)
     assert inputs.shape == (5, 7)
     assert torch.equal(inputs + 1, targets)
-    assert (int(inputs[0, 0]), int(inputs[-1, 0])) == (0, 88)  # the first and the last are among them
     assert not torch.isin(inputs, torch.tensor([8, 59])).any()
     with pytest.raises(UsageError, match="a window of context_length = 53 needs 54"):
         scored_windows(text, 53, 5)

@@ -12,25 +12,23 @@ import torch
 
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, Dataset, Split, bpe_tokenizer, char_tokenizer, prepare
-from vitral.inspection import agreeing_weights, similar_word_scores, word_measures, words
+from vitral.inspection import agreeing_weights, similar_word_scores, word_measures
 from vitral.inspection.minimal_pairs import (
     MinimalPair,
     counted_pairs,
-    fill,
     item_scores,
     log_probability,
     pair_scores,
+    pairs_of,
 )
 from vitral.inspection.word_lists import PairKind, language_of, word_lists
 from vitral.inspection.words import (
     REACH,
     co_occurrences,
     cosines,
-    neighbours,
     passage,
     place_of,
     positive_pmi,
-    spearman,
     whole_words,
 )
 from vitral.model import ModelConfig, Transformer
@@ -71,60 +69,51 @@ def test_positive_pmi_is_worked_by_hand() -> None:
     assert np.allclose(found, [[math.log(1.5), 0], [0, math.log(2)]])
 
 
-def test_rank_correlation_sees_order_alone_and_shuffles_words_not_pairs() -> None:
-    one = np.array([[0, 1, 2, 3], [1, 0, 4, 5], [2, 4, 0, 6], [3, 5, 6, 0]], dtype=float)
-    identity = np.arange(4)[None]
-    for likeness, expected in ((np.exp(one), 1.0), (-one, -1.0)):
-        correlation, shuffled = spearman(one, likeness, identity)
-        assert correlation == pytest.approx(expected)
-        assert shuffled == [pytest.approx(expected)]
-    order = np.array([2, 0, 3, 1])
-    _, (shuffled,) = spearman(one, one, order[None])
-    upper = np.triu_indices(4, 1)
-    expected = np.corrcoef(one[np.ix_(order, order)][upper], one[upper])[0, 1]
-    assert shuffled == pytest.approx(expected)
-
-
 def test_pairs_differ_in_the_element_alone_and_balance_its_forms() -> None:
-    pairs = fill(
-        ["{subject} near {other} {element}.", "{subject} {element} by {same}."],
-        [("A dog", "Dogs"), ("A cat", "Cats"), ("A cow", "Cows")],
-        [("runs", "run"), ("was", "were")],
-        [("a man", "men"), ("a boy", "boys")],
+    kind = PairKind(
+        kind="agreement",
+        templates=("{subject} near {other} {element}.", "{subject} {element} by {same}."),
+        subjects=(("A dog", "Dogs"), ("A cat", "Cats"), ("A cow", "Cows")),
+        elements=(("runs", "run"), ("was", "were")),
+        between=(("a man", "men"), ("a boy", "boys")),
     )
+    pairs = pairs_of(kind)
     assert len(pairs) == 6
     assert pairs[0] == MinimalPair("A dog near men runs.", "A dog near men run.")
     assert pairs[3] == MinimalPair("Cats run by boys.", "Cats runs by boys.")
     assert pairs[4] == MinimalPair("A cow near men was.", "A cow near men were.")
 
 
+SHORT = char_tokenizer("\n ab.")
+
+
 @pytest.fixture(scope="module")
 def model() -> Transformer:
     config = ModelConfig.parse({"context_length": 13, "d_model": 6, "num_heads": 2, "num_layers": 1})
-    model = Transformer(config, char_tokenizer("\n ab.").vocab_size, seed=3).eval()
+    model = Transformer(config, SHORT.vocab_size, seed=3).eval()
     with torch.no_grad():
         model.token_embedding.weight.normal_(generator=torch.Generator().manual_seed(1))
     return model
 
 
 def test_log_probability_is_the_chain_of_conditionals(model: Transformer) -> None:
-    tokens, start = np.array([3, 4, 5]), 1
-    total = 0.0
+    tokens, total = SHORT.encode("ab."), 0.0
     for place in range(3):
-        given = torch.tensor([[start, *tokens[:place].tolist()]])
+        given = torch.tensor([[SHORT.start, *tokens[:place].tolist()]])
         with torch.inference_mode():
             total += float(model(given)[0, -1].double().log_softmax(-1)[tokens[place]])
-    assert log_probability(model, tokens, start) == pytest.approx(total, abs=1e-5)
+    assert log_probability(model, SHORT, "ab.") == pytest.approx(total, abs=1e-5)
     with pytest.raises(UsageError, match="14 tokens"):
-        log_probability(model, np.ones(14, dtype=np.int64), start)
+        log_probability(model, SHORT, "a" * 14)
 
 
 def test_a_word_is_found_where_its_last_token_is() -> None:
-    tokens, place = place_of(TOKENIZER, "So the man, then", "the")
-    assert int(tokens[0]) == ord("\n")
-    assert int(tokens[place]) == SPACED_THE
-    tokens, place = place_of(TOKENIZER, "man, at all", "man")
-    assert (place, int(tokens[place])) == (3, ord("n"))
+    for sentence, word, last in (("So the man, then", "the", SPACED_THE), ("man, at all", "man", ord("n"))):
+        found = place_of(TOKENIZER, sentence, word)
+        assert found is not None
+        assert (int(found[0][0]), int(found[0][found[1]])) == (ord("\n"), last)
+    assert place_of(char_tokenizer("\n amn"), "a man", "man") is not None
+    assert place_of(char_tokenizer("\n amn"), "a man!", "man") is None  # a character without a token
 
 
 def test_the_language_is_that_of_the_most_frequent_words() -> None:
@@ -141,7 +130,10 @@ def test_every_language_has_words_sentences_and_pairs(name: str) -> None:
     language, letters = word_lists()[name], bpe_tokenizer(())
     for sense in language.senses:
         for sentence in (*sense.first_sentences, *sense.second_sentences):
-            tokens, place = place_of(letters, sentence, sense.word)
+            found = place_of(letters, sentence, sense.word)
+            assert found is not None
+            tokens, place = found
+            assert len(re.findall(rf"\b{sense.word}\b", sentence)) == 1
             # The words that decide the sense come before the word: a causal model sees nothing after it.
             assert place > len(sense.word.encode()) + 8
             assert bytes(tokens[1 : place + 1].tolist()).decode().endswith(sense.word)
@@ -150,9 +142,7 @@ def test_every_language_has_words_sentences_and_pairs(name: str) -> None:
         before = {re.split(rf"\b{sense.word}\b", sentence)[0].split()[-1] for sentence in sentences}
         assert len(before) == 1
         assert len(set(sentences)) == 6
-    pairs = [
-        pair for kind in language.pairs for pair in fill(kind.templates, kind.subjects, kind.elements, kind.between)
-    ]
+    pairs = [pair for kind in language.pairs for pair in pairs_of(kind)]
     assert 60 <= len(pairs) <= 130
     for pair in pairs:
         one, other = pair.good.split(), pair.bad.split()
@@ -187,18 +177,6 @@ def test_word_measures_are_plain_data_twice_the_same(tmp_path: Path, own_cache: 
     # Most sentences are longer than half of the context, in tokens this short; those that fit start from one vector.
     for sense in data["senses"]:
         assert (sense["within"][0], sense["across"][0]) == (pytest.approx(1.0), pytest.approx(1.0))
-
-
-def test_two_similarities_of_the_words_that_are_tokens_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(words, "LEAST_WORDS", 2)
-    monkeypatch.setattr(words, "LEAST_COUNT", 1)
-    part = part_of(" the. a. the. a. th, the. a. th,")
-    config = ModelConfig.parse({"context_length": 7, "d_model": 6, "num_heads": 2, "num_layers": 1})
-    model = Transformer(config, TOKENIZER.vocab_size, seed=3)
-    found = neighbours(model, TOKENIZER, part, most_words=9)
-    assert found is not None
-    assert (found["words"], len(found["shuffled"])) == (3, 99)
-    assert neighbours(model, TOKENIZER, part, most_words=1) is None
 
 
 def test_scores_of_pairs_count_a_tie_as_a_half_and_leave_out_what_was_not_scored() -> None:

@@ -3,6 +3,7 @@
 import json
 import pickle
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -181,10 +182,13 @@ class FakeHub:
         return str(self.folder)
 
 
-def test_a_model_of_the_hub_is_read_at_a_revision_that_the_run_records(tmp_path: Path) -> None:
+def test_a_model_of_the_hub_is_read_at_a_revision_that_the_run_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_source(tmp_path / "source", "gpt2", of_form("gpt2"))
     hub = FakeHub(tmp_path / "source")
-    folder = import_model("hf:someone/something@refs/pr/1", tmp_path / "run", hub=hub)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)  # pyright: ignore[reportArgumentType]
+    folder = import_model("hf:someone/something@refs/pr/1", tmp_path / "run")
     assert hub.asked == [("someone/something", "refs/pr/1"), ("someone/something", "0123456789" * 4)]
     origin = load_run(folder.path).sealed.imported
     assert origin is not None
@@ -196,13 +200,16 @@ class ConnectTimeout(Exception):
 
 
 @pytest.mark.parametrize("kind", [OSError, ConnectionError, ConnectTimeout])
-def test_a_hub_that_fails_says_so_in_one_line(kind: type[Exception], tmp_path: Path) -> None:
+def test_a_hub_that_fails_says_so_in_one_line(
+    kind: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Offline:
         def model_info(self, name: str, revision: str | None) -> Any:
             raise kind("no network\nat all")
 
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Offline())  # pyright: ignore[reportArgumentType]
     with pytest.raises(UsageError, match=r"no network\)?$") as refused:
-        import_model("hf:someone/something", tmp_path / "run", hub=Offline())
+        import_model("hf:someone/something", tmp_path / "run")
     assert ("cannot be reached" in str(refused.value)) == (kind is not OSError)
 
 

@@ -204,15 +204,6 @@ def test_a_damaged_graph_is_refused_in_one_line(damage: str, written: Path, tmp_
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["graph.json", "model.safetensors", "tokenizer.json"])
-def test_a_truncated_file_is_refused_in_one_line(name: str, written: Path, tmp_path: Path) -> None:
-    out = shutil.copytree(written / "out", tmp_path / "out")
-    (out / name).write_bytes((out / name).read_bytes()[:100])
-    with pytest.raises(UsageError) as caught:
-        read_graph(out).encode("abc")
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize("ids", [[[]], [1, 2], [[0], [1]], [[11]], [[-1]], [[0] * 14], [[1.5]], [["a"]]])
 def test_what_is_no_sentence_of_the_model_is_refused(ids: Any, written: Path) -> None:
     with pytest.raises(UsageError, match="graph: "):

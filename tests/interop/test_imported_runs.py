@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-import safetensors.torch
 from foreign import of_form, run_of, write_source
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, normalizers
@@ -18,8 +17,8 @@ from vitral.interop import import_model
 from vitral.interop.targets.gguf_tokens import vocabulary
 from vitral.interop.targets.transformers import special_ids
 from vitral.model import ModelConfig, Transformer
-from vitral.report.measures import measures_sections
 from vitral.report.run import write_run_report
+from vitral.report.survey import measures_sections
 from vitral.runs import enter, load_run, summarize_run
 from vitral.training import continue_run
 
@@ -50,40 +49,6 @@ def test_it_is_sealed_and_knows_where_it_comes_from(imported: Path) -> None:
     summary = summarize_run(imported)
     assert (summary.state, summary.step, summary.text) == ("finished", 0, "source")
     assert sealed.special_ids == {}
-
-
-@pytest.mark.parametrize(
-    ("source", "name"),
-    [
-        ("models/gpt@2", "gpt@2"),
-        ("hf:me/gpt@refs/pr/1", "gpt"),
-    ],
-)
-def test_a_run_has_the_name_of_its_source_without_the_revision(
-    source: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    folders = list[Path]()
-
-    def refuse(source: object, out: Path, **how: object) -> None:
-        folders.append(out)
-        raise UsageError("enough")
-
-    monkeypatch.setattr("vitral.interop.import_model", refuse)
-    with pytest.raises(UsageError, match="enough"):
-        vitral.import_(source)
-    assert folders == [Path("runs", name)]
-
-
-def test_equal_sources_are_equal_runs_and_other_weights_another(imported: Path, tmp_path: Path) -> None:
-    again = import_model(imported.parent / "source", tmp_path / "again")
-    assert enter(again.path, print).identity.run == enter(imported, print).identity.run
-    other = Transformer(of_form("gpt2").config, 256, seed=5)
-    write_source(tmp_path / "other", "gpt2", other)
-    assert (
-        enter(import_model(tmp_path / "other", tmp_path / "o").path, print).identity.run
-        != enter(imported, print).identity.run
-    )
 
 
 def test_every_instrument_works_on_it(imported: Path) -> None:
@@ -119,21 +84,6 @@ def test_what_needs_its_text_says_so_in_one_line(imported: Path) -> None:
     assert not (imported.parent / "more").exists()
 
 
-def test_it_is_fine_tuned_measured_and_compared(imported: Path, text: Path, tmp_path: Path) -> None:
-    tuned = vitral.train(
-        text, tmp_path / "tuned", init_from=imported, training={"steps": 11, "batch_size": 8}, progress=False
-    )
-    before = vitral.evaluate(imported, text=text).plain()["bits_per_byte"]
-    assert tuned.evaluate(text=text).plain()["bits_per_byte"] < before
-    parent = tuned.sealed.identity.parent
-    assert parent is not None
-    assert parent.run == enter(imported, print).identity.run
-    assert len(vitral.compare(imported, tuned.path, losses=False, max_tokens=5).runs) == 2
-    made = vitral.export(tuned, tmp_path / "out", proof=False)
-    assert made.form == "gpt2"
-    assert "cat.txt" in (tmp_path / "out" / "README.md").read_text()
-
-
 def test_a_character_model_travels_back_as_one_and_refuses_replaces_or_learns_new_characters(tmp_path: Path) -> None:
     tokenizer = char_tokenizer(" .acehmnost")
     model = Transformer(ModelConfig(context_length=16, d_model=16, d_ff=32), tokenizer.vocab_size)
@@ -149,30 +99,6 @@ def test_a_character_model_travels_back_as_one_and_refuses_replaces_or_learns_ne
         tmp_path / "more.txt", tmp_path / "grown", init_from=run, training={"steps": 2}, progress=False
     )
     assert grown.tokenizer.vocab_size == tokenizer.vocab_size + 4
-
-
-def test_the_commands_import_and_export(imported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli(["import", str(imported.parent / "source"), "--out", str(tmp_path / "run")]) == 0
-    out = tmp_path / "model"
-    assert cli(["export", str(tmp_path / "run"), "--to", "gpt2", "--out", str(out), "--no-proof"]) == 0
-    assert {path.name for path in out.iterdir()} == {
-        "README.md",
-        "config.json",
-        "generation_config.json",
-        "model.safetensors",
-        "tokenizer.json",
-        "tokenizer_config.json",
-    }
-    folders = (imported.parent / "source", out)
-    before, after = (safetensors.torch.load_file(folder / "model.safetensors") for folder in folders)
-    assert before.keys() == after.keys()
-    assert all(after[name].equal(tensor) for name, tensor in before.items())
-    assert json.loads((out / "generation_config.json").read_text())["max_length"] == 16
-    capsys.readouterr()
-    assert cli(["export", str(tmp_path / "run"), "--to", "gpt-neox", "--out", str(tmp_path / "no"), "--no-proof"]) == 2
-    assert "positions" in capsys.readouterr().err
-    assert cli(["export", str(tmp_path / "run"), "--to", "gpt3", "--out", str(tmp_path / "no"), "--no-proof"]) == 2
-    assert not (tmp_path / "no").exists()
 
 
 def test_the_ids_that_begin_and_end_a_text_reach_every_descendant(text: Path, tmp_path: Path) -> None:

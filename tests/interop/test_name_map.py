@@ -1,6 +1,5 @@
 """A map of names of the user's: any GPT in safetensors, checked by modules and formulas that know nothing of ours."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,23 +60,6 @@ def write(folder: Path, tensors: dict[str, Tensor], names: str) -> tuple[Path, P
 def logits(path: Path) -> Tensor:
     with torch.inference_mode():
         return load_run(path).model(torch.tensor([TOKENS]))[0]
-
-
-@pytest.mark.parametrize("by", ["our own map", "the map of the manual"])
-def test_the_model_of_the_notes(by: str, tmp_path: Path) -> None:
-    model, text = large(NotesModel()), MODEL + NOTES
-    if by == "the map of the manual":
-        manual = (Path(__file__).parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
-        text = re.findall(r'^```toml\n(ignored = \["\*\.mask".*?)```', manual, re.MULTILINE | re.DOTALL)[0]
-        model = large(NotesModel(128, 50, 2))
-    source, names = write(tmp_path / "notes", notes_tensors(model), text)
-    run = import_model(source, tmp_path / "run", names=names)
-    with torch.inference_mode():
-        expected = model(torch.tensor([TOKENS]))[0]
-    assert (logits(run.path) - expected).abs().max() < 1e-5 * expected.abs().max()
-    origin = load_run(run.path).sealed.imported
-    assert origin is not None
-    assert set(origin["files"]) == {"model.safetensors", "names.toml", "tokenizer.json"}
 
 
 ENCODER = """

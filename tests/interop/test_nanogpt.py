@@ -6,6 +6,7 @@ import os
 import pickle
 import random
 import re
+import sys
 import zipfile
 from base64 import b64encode
 from collections.abc import Callable
@@ -170,7 +171,7 @@ def test_without_a_tokenizer_or_with_that_of_another_text_it_is_refused(text: Pa
     assert not (tmp_path / "harm").exists()
 
 
-def test_the_tokenizer_of_the_hub_is_fetched_alone(tmp_path: Path) -> None:
+def test_the_tokenizer_of_the_hub_is_fetched_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "hub").mkdir()
     (tmp_path / "hub" / "tokenizer.json").write_text(byte_tokenizer().document)
     asked: list[str] = []
@@ -182,8 +183,9 @@ def test_the_tokenizer_of_the_hub_is_fetched_alone(tmp_path: Path) -> None:
     hub = SimpleNamespace(
         model_info=lambda name, revision: SimpleNamespace(sha="0123456789" * 4), snapshot_download=download
     )
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)  # pyright: ignore[reportArgumentType]
     source = checkpoint(tmp_path / "ckpt.pt", rows=256)
-    run = import_model(source, tmp_path / "run", tokenizer="hf:someone/gpt2", hub=hub)
+    run = import_model(source, tmp_path / "run", tokenizer="hf:someone/gpt2")
     assert load_run(run.path).tokenizer == byte_tokenizer()
     assert not any("safetensors" in pattern for pattern in asked)
     assert json.loads((run.path / "corpus.json").read_text())["imported"]["form"] == "nanogpt"

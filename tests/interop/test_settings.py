@@ -15,7 +15,7 @@ from vitral.core.errors import UsageError
 from vitral.data import byte_tokenizer
 from vitral.interop import all_forms, import_model
 from vitral.interop.foreign_settings import Settings
-from vitral.interop.registry import chosen
+from vitral.interop.registry import first
 from vitral.interop.rewrites import Weighted
 from vitral.interop.rules import exported, imported
 from vitral.model import ModelConfig, Transformer, parameter_table
@@ -233,10 +233,10 @@ def test_every_variant_is_the_same_function_in_a_form_or_refused_with_the_reason
         assert {rule.ours for rule in form.rules(said.config)} == said.weights.keys()
     assert variant not in EXPRESSED_BY or EXPRESSED_BY[variant] == next(iter(able), None)
     if able:
-        assert chosen("hf", weighted(model))[0].name == able[0]
+        assert first(all_forms().values(), weighted(model))[0].name == able[0]
         return
     with pytest.raises(UsageError):
-        chosen("hf", weighted(model))
+        first(all_forms().values(), weighted(model))
 
 
 @pytest.mark.parametrize("scale", ["none", "linear", 0.25, "learned", "learned-per-head"])
@@ -282,7 +282,7 @@ LIKE_LLAMA = {"norm_type": "rmsnorm", "feed_forward": "swiglu", "bias": False, "
 )
 def test_a_refusal_has_the_reason_of_the_nearest_form(parts: dict[str, Any], form: str, key: str) -> None:
     with pytest.raises(UsageError) as caught:
-        chosen("hf", weighted(made(parts)))
+        first(all_forms().values(), weighted(made(parts)))
     told = str(caught.value)
     assert f"{form}: {key} = " in told
     assert sum(f"{name}: " in told for name in all_forms()) == 1

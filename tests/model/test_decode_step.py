@@ -1,34 +1,14 @@
-"""One token at a time equals the forward pass with the same cache, whatever the model is made of."""
+"""What the step for one token leaves to the forward pass; `test_parts_of_other_models` compares the two."""
 
 from typing import Any
 
-import pytest
 import torch
-from variants import GENERATED, made
+from variants import made
 
 from vitral.model import Transformer, decode_step
 from vitral.model.decode_step import DecodeStep, can_decode_step
 
 UNKNOWN = ("lstm", "lstm alone", "lstm without biases", "adaptive")
-UNCACHED = ("bidirectional", "alibi, both ways", "relative, both ways")
-
-
-@pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize("variant", [name for name in GENERATED if name not in (*UNKNOWN, *UNCACHED)])
-@torch.inference_mode()
-def test_it_equals_the_forward_pass(variant: str, rows: int) -> None:
-    model = made(variant).double()
-    assert can_decode_step(model, rows)
-    tokens = torch.randint(11, (rows, 13), generator=torch.Generator().manual_seed(5))
-    step, cache, other = DecodeStep(model), model.new_cache(rows), model.new_cache(rows)
-    model(tokens[:, :11], cache=cache)
-    model(tokens[:, :11], cache=other)
-    for place in (11, 12):
-        expected = model(tokens[:, place : place + 1], cache=other)[:, 0]
-        torch.testing.assert_close(step(tokens[:, place], cache), expected, rtol=1e-11, atol=1e-11)
-    for mine, theirs in zip(cache.keys + cache.values, other.keys + other.values, strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=1e-11, atol=1e-11)
-    assert cache.length == other.length == 13
 
 
 def test_it_leaves_alone_what_it_does_not_know() -> None:

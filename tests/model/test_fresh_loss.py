@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import torch
 from configs import configs
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from vitral.core.streams import torch_stream
 from vitral.model import ModelConfig, Transformer, next_token_loss
 from vitral.model.modes import evaluating
 
-MOST_EXCESS = {"gpt2": 0.1, "wide": 0.1, "pytorch": 0.5}
+MOST_EXCESS = {"gpt2": 0.1, "wide": 0.1, "pytorch": 0.5, "lecun": 0.8}
 """A fresh model's loss on random tokens exceeds ln V by at most this, up to a width of 400."""
 
 
@@ -35,7 +35,7 @@ def fresh_excess(model: Transformer) -> float:
 
 @given(
     configs(),
-    st.sampled_from(["gpt2", "wide", "pytorch"]),
+    st.sampled_from(["gpt2", "wide", "pytorch", "lecun"]),
     st.sampled_from([16, 64, 128]),
     st.integers(20, 500),
     st.integers(0, 99),
@@ -43,6 +43,7 @@ def fresh_excess(model: Transformer) -> float:
 def test_it_is_as_unsure_as_the_vocabulary(
     chosen: dict[str, Any], initialisation: str, d_model: int, vocab_size: int, seed: int
 ) -> None:
+    assume(initialisation != "lecun" or chosen.get("norm") != "none")  # there the stream grows with every block
     config = ModelConfig.parse({**chosen, "d_model": d_model, "initialisation": initialisation})
     excess = fresh_excess(Transformer(config, vocab_size, seed=seed))
     assert -1e-6 < excess <= MOST_EXCESS[initialisation]

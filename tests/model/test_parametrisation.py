@@ -22,7 +22,7 @@ def config(width: int, **changes: Any) -> ModelConfig:
     return ModelConfig.parse({**sizes, "attention": {"scale": scale}, **changes})
 
 
-@pytest.mark.parametrize("initialisation", ["gpt2", "wide", "pytorch"])
+@pytest.mark.parametrize("initialisation", ["gpt2", "wide", "pytorch", "lecun"])
 def test_initial_sizes_by_hand(initialisation: str) -> None:
     small, large = (
         Transformer(config(width, initialisation=initialisation, **MUP), VOCAB).state_dict() for width in (64, 256)

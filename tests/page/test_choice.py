@@ -44,10 +44,6 @@ def page(carried: Carried, window: Any, tmp_path: Path) -> Iterator[Any]:
     assert window.faults == []
 
 
-def of_python(model: Transformer, ids: list[int]) -> torch.Tensor:
-    return distribution(Reader(model, torch.tensor([ids])).logits(), SAMPLING, forbidden=TOKENIZER.specials)[0]
-
-
 def generated(model: Transformer, ids: list[int], count: int) -> list[int]:
     """As the page's, by the reader and the choice of Python."""
     reader, tokens = Reader(model, torch.tensor([ids])), []
@@ -69,50 +65,6 @@ def visible(text: str) -> str:
 
 def sentence(page: Any) -> str:
     return page.get_by_role("textbox").first.input_value()
-
-
-def test_an_alternative_is_a_branch_that_can_be_taken_back(page: Any, model: Transformer) -> None:
-    logits = Reader(model, torch.tensor([ids_of(TEXT)])).logits()[0]
-    best = next(token for token in logits.argsort(descending=True).tolist() if token not in TOKENIZER.specials)
-    page.locator("#figure-candidates .mark-grid").click(position={"x": 20, "y": 15})
-    page.get_by_role("button", name="take the branch back").wait_for()
-    assert sentence(page) == TEXT + TOKENIZER.decode([best])
-    page.locator("#figure-candidates .mark-grid").press("Enter")  # by the keyboard, the same row
-    page.get_by_role("button", name="branches back").wait_for()
-    page.get_by_role("button", name="branches back").click()
-    page.get_by_role("button", name="take the branch back").click()
-    assert sentence(page) == TEXT
-
-
-def test_u_is_dragged_and_moved_by_keys(page: Any, model: Transformer) -> None:
-    expected = of_python(model, ids_of(TEXT))
-    slider = page.locator("#figure-draw .mark-slider")
-
-    def told() -> tuple[float, str]:
-        number, _, token = slider.get_attribute("aria-valuetext").removeprefix("u = ").partition(": ")
-        return float(number), token
-
-    def drawn(u: float) -> str:
-        return visible(TOKENIZER.label(int(choose(expected[None], torch.tensor([u], dtype=torch.float64)))))
-
-    assert told() == (pytest.approx(mulberry32(SEED, len(TEXT)), abs=5e-4), drawn(mulberry32(SEED, len(TEXT))))
-    slider.press("Home")
-    assert told() == (0.0, drawn(0.0))
-    for turn in range(1, 10):
-        slider.press("PageUp")
-        page.locator(f"#figure-draw [aria-valuetext^='u = {turn / 10:.3f}']").wait_for()
-        assert told()[1] in {drawn(turn / 10 - 1e-9), drawn(turn / 10 + 1e-9)}
-    box = slider.bounding_box()
-    page.mouse.move(box["x"] + box["width"] * 0.9, box["y"] + 60)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 60, steps=4)
-    page.mouse.up()
-    u, token = told()
-    assert u == pytest.approx(0.25, abs=0.01)
-    assert token in {drawn(u - 5e-4), drawn(u + 5e-4)}
-    page.get_by_role("button", name="write", exact=False).first.click()
-    page.get_by_role("button", name="take the branch back").wait_for()
-    assert visible(sentence(page)) == visible(TEXT) + token
 
 
 def test_the_text_that_goes_on_is_that_of_python(page: Any, model: Transformer) -> None:

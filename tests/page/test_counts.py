@@ -13,7 +13,7 @@ import torch
 from browser import needs_node
 from pages import in_page
 
-from vitral.app import Run, bundle, train
+from vitral import Run, bundle, train
 from vitral.core.errors import UsageError
 from vitral.data import Split, char_tokenizer
 from vitral.evaluation.ngrams import WittenBell

@@ -11,7 +11,7 @@ from pages import mulberry32
 from torch import Tensor
 from variants import TOKENIZER, made
 
-from vitral.decoding import Reader, Sampling, beam_search, choose, distribution
+from vitral.decoding import Sampling, beam_search, choose, distribution
 from vitral.decoding import sampling as filters
 
 pytestmark = [pytest.mark.merge, needs_web]
@@ -104,17 +104,6 @@ def test_a_number_draws_the_same_token() -> None:
         assert found == choose(many, torch.tensor(numbers, dtype=torch.float64)).tolist()
 
 
-SHARES = """
-const { begin, end } = vitral.shares(given.probabilities);
-return { begin: Array.from(begin), end: Array.from(end) };
-"""
-
-
-def test_shares_lie_side_by_side_in_the_order_of_the_vocabulary() -> None:
-    (found,) = in_node(SHARES, [{"probabilities": [0.5, 0.0, 0.25, 0.25]}], *MODULES)
-    assert found == {"begin": [0.0, 0.5, 0.5, 0.75], "end": [0.5, 0.5, 0.75, 1.0]}
-
-
 UNIFORM = "return given.seeds.map((seed) => Array.from({ length: given.count }, (_, t) => vitral.uniform(seed, t)));"
 
 
@@ -122,23 +111,6 @@ def test_the_numbers_of_a_seed_are_those_of_its_generator() -> None:
     seeds = [0, 1, 1234, 2**31, 2**32 - 1]
     (found,) = in_node(UNIFORM, [{"seeds": seeds, "count": 500}], *MODULES)
     assert found == [[mulberry32(seed, turn) for turn in range(500)] for seed in seeds]
-
-
-WINDOWS = "return given.map(([prompt, total, context]) => vitral.windowStart(prompt, total, context));"
-
-
-def test_the_window_restarts_as_in_generation() -> None:
-    model = made({"num_layers": 0, "context_length": 7})
-    cases, expected = [], []
-    for prompt in (1, 3, 7):
-        reader = Reader(model, torch.zeros(1, prompt, dtype=torch.int64), use_cache=False)
-        for total in range(prompt, 30):
-            cases.append([prompt, total, 7])
-            expected.append(reader._begin)
-            reader.logits()
-            reader.append(torch.zeros(1, dtype=torch.int64))
-    (found,) = in_node(WINDOWS, [cases], *MODULES)
-    assert found == expected
 
 
 GROWN = """

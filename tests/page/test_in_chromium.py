@@ -1,13 +1,11 @@
 """The page in Chromium, from a file and without a network: what it computes, refuses, shows and remembers."""
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import numpy as np
 import pytest
 import torch
 from browser import as_tensor, needs_chromium
@@ -15,8 +13,6 @@ from pages import Carried, chromium, content_of, differing, expected, opened
 from variants import BASE, TEXT, TOKENIZER, enlarged
 
 from vitral.data import char_tokenizer
-from vitral.inspection import edited_trace
-from vitral.inspection.edit_data import edits_of
 from vitral.model import ModelConfig, Transformer
 from vitral.page.content import PageContent
 from vitral.page.document import page_document
@@ -99,23 +95,6 @@ def test_names_vocabularies_and_sentences_are_data(tmp_path: Path, window: Any) 
     assert differing(values, expected(model, ids)) == []
 
 
-def test_one_flipped_byte_is_named_and_nothing_is_drawn(one: Made, tmp_path: Path, window: Any) -> None:
-    start = one.html.index('id="weights">') + 20
-    flipped = one.html[:start] + chr(ord(one.html[start]) ^ 1) + one.html[start + 1 :]
-    file = tmp_path / "page.html"
-    file.write_text(flipped, encoding="utf-8")
-    window.goto(file.as_uri())
-    told = window.get_by_role("alert").inner_text()
-    assert "weights" in told
-    assert one.content.graphs["constants"][0]["name"] in told
-    assert window.locator("main canvas, main table, main svg, main input").count() == 0
-    place = one.html.rindex("<script>") + 200
-    file.write_text(one.html[:place] + chr(ord(one.html[place]) ^ 1) + one.html[place + 1 :], encoding="utf-8")
-    window.goto(file.as_uri())
-    assert window.locator("#old").count() == 1
-    assert window.locator("main canvas").count() == 0
-
-
 def test_a_browser_without_a_needed_feature_says_so(one: Made, window: Any) -> None:
     page = window.context.new_page()
     page.add_init_script("delete globalThis.TextEncoder")
@@ -128,46 +107,6 @@ def test_a_browser_without_a_needed_feature_says_so(one: Made, window: Any) -> N
 
 
 OFF = [{"at": "blocks.1.attn.z", "heads": [1], "positions": "all", "do": "zero"}]
-
-
-def test_a_part_switched_off_changes_every_number_as_in_python(one: Made, window: Any) -> None:
-    opened(window, one.file, "#e=" + quote(json.dumps(OFF)))
-    ids, values = values_of(window)
-    tokens = torch.tensor([ids])
-    truth = edited_trace(one.model, tokens, edits=edits_of(OFF))
-    assert differing({name: values[name] for name in truth}, truth) == []
-    compared = window.evaluate("() => Array.from(vitralPage.shown.value.compared.logits.data)")
-    np.testing.assert_allclose(compared, one.model(tokens).detach().flatten(), rtol=1e-3, atol=1e-4)
-
-
-def test_empty_long_and_unseen_sentences_are_said(one: Made, window: Any) -> None:
-    opened(window, one.file)
-    window.faults.clear()
-    for text in ("", "abcz☃", "abc" * 40, "\ud83d"):
-        window.locator("main input[type=text], main textarea").first.fill(text)
-        status = window.get_by_role("status").first
-        status.filter(has_text=" ").wait_for()
-        ids = window.evaluate("() => vitralPage.ids.value")
-        assert len(ids) <= one.model.config.context_length
-        assert (window.evaluate("() => vitralPage.shown.value") is None) == (not ids)
-    assert window.faults == []
-
-
-def test_the_address_keeps_the_state(one: Made, window: Any) -> None:
-    edits = quote(json.dumps(OFF))
-    fragment = f"#text={quote('abc ha+b&=%')}&p=2&b=1&h=2&s=scaled&t=0.5&e={edits}&l=pt&c=dark"
-    opened(window, one.file, fragment)
-    state = """() => JSON.stringify([vitralPage.text.value, vitralPage.written()])"""
-    text, written = json.loads(window.evaluate(state))
-    assert text == "abc ha+b&=%"
-    assert window.evaluate("() => document.documentElement.lang") == "pt"
-    opened(window, one.file, "#" + written)
-    assert json.loads(window.evaluate(state)) == [text, written]
-    for broken in ("#e=[{", "#p=-7&b=99&h=x&t=NaN&s=nothing&l=xx", "#e=%5B%7B%22at%22%3A%22none%22%7D%5D"):
-        window.faults.clear()
-        opened(window, one.file, broken)
-        assert window.faults == [], broken
-        assert window.locator("main h1").count() == 1, broken
 
 
 def test_the_page_is_used_without_a_mouse(one: Made, window: Any) -> None:
@@ -219,32 +158,6 @@ def drawn(window: Any, number: Any) -> bool:
             return True
         window.wait_for_timeout(16)
     return False
-
-
-def test_the_number_under_the_pointer_is_pytorchs(one: Made, window: Any) -> None:
-    opened(window, one.file, "#b=1&h=2&s=scaled")
-    truth = one.model.trace(torch.from_numpy(TOKENIZER.encode(TEXT))[None])["blocks.1.attn.scaled"][0, 2]
-    grid = window.get_by_role("grid", name=re.compile("^Head 2 of block 1"))
-    grid.scroll_into_view_if_needed()
-    for row, column in ((3, 1), (7, 7)):
-        grid.focus()
-        for key in ["Control+Home", *["ArrowDown"] * row, *["ArrowRight"] * column]:
-            window.keyboard.press(key)
-        expected_number = pytest.approx(float(truth[row, column]), abs=6e-5)
-        assert drawn(window, expected_number)
-        box = window.locator(".mark-ring").first.bounding_box()
-        window.evaluate("() => document.activeElement.blur()")
-        window.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        assert drawn(window, expected_number)
-        window.mouse.move(1, 1)
-
-
-def test_drawn_numbers_follow_the_language(one: Made, window: Any) -> None:
-    opened(window, one.file, "#l=en&u=0.25")
-    flag = window.locator("#figure-draw svg text", has_text="u =")
-    assert flag.text_content() == "u = 0.250"
-    window.evaluate("() => { vitralPage.language.value = 'pt'; }")
-    window.locator("#figure-draw svg text", has_text="u = 0,250").wait_for()
 
 
 BELOW = """() => {

@@ -2,9 +2,7 @@
 
 import itertools
 import math
-import re
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -87,82 +85,6 @@ def test_ink_on_glass_can_be_read_at_every_strength(theme: str) -> None:
     assert worst >= 4.5
 
 
-def test_whitespace_and_what_cannot_be_shown_is_visible() -> None:
-    tokens = [" ", "\n", "\t", "a b", "", "\u2028", "\ud800", "\x00", "a"]
-    found = in_node("return vitral.visible(given);", tokens, COLOUR)
-    assert found[:4] == ["␣", "↵", "⇥", "a␣b"]
-    assert all(each and each.isprintable() for each in found)
-    assert found[-1] == "a"
-
-
-def test_a_pooled_map_keeps_its_largest_cells() -> None:
-    cells = torch.zeros(100, 100)
-    cells[57, 13] = 1
-    body = """const shares = vitral.strengths(given.cells, "share"); const small = vitral.pooled(shares, 100, 64);
-    return [small.length, Math.max(...small), small.indexOf(1)];"""
-    ((length, largest, place),) = in_node(body, [{"cells": cells.flatten().tolist()}], "page/marks/glass")
-    assert (length, largest) == (64 * 64, 1)
-    assert (place // 64, place % 64) == (57 * 64 // 100, 13 * 64 // 100)
-
-
-SCENES = """
-const { tokens, theme, width } = given;
-const count = tokens.length;
-const columns = vitral.layOut(tokens, width, count - 1);
-const weight = (at) => (at % count > at / count ? NaN : 1 / (1 + Math.floor(at / count)));
-const map = Float64Array.from({ length: count * count }, (_, at) => weight(at));
-const shares = vitral.strengths(map, "share");
-const vectors = Float64Array.from({ length: count * 12 }, (_, at) => Math.sin(at));
-const says = { token: tokens[0], probability: 0.4, text: "0.40" };
-const rows = ["a", "b", "c"].map((name) => ({ name, vectors, says }));
-const weights = Array.from(map.slice(-count));
-const parts = [{ kind: "attention", length: 2, weights, links: map }, { kind: "feed-forward", length: 1, off: true }];
-const values = tokens.map((_, at) => at || NaN);
-const notes = [tokens.map((text) => ({ text }))];
-const list = tokens.map((token) => ({ token, value: 0.3, after: "0.3", tick: 0.5 }));
-const cells = tokens.map((token) => ({ token, probability: 0.5, right: true, changed: true }));
-const lens = { rows: [{ name: "x", note: "y", cells }], columns, truth: tokens, chosen: 0, gutter: 90, margin: 40 };
-const terms = [{ name: "a", value: 1 }, { name: "b", value: -3 }, { name: "", value: 0.1, small: true }];
-const nodes = tokens.map((token, at) => ({ token, parent: at - 1, share: 0.5, kept: true, note: "n" }));
-const even = tokens.map(() => 1 / count);
-const panes = tokens.map((token) => ({ token }));
-const scenes = {
-  panes: vitral.panesScene({ panes, columns, chosen: 0, open: "?" }, theme),
-  hanging: vitral.hangingScene({ tokens, columns, values, lines: [...values.keys()], unit: "nats", notes }, theme),
-  unrolled: vitral.unrolledScene({ values: vectors, token: tokens[0], width: 300 }, theme),
-  list: vitral.barListScene({ rows: list, width: 400 }, theme),
-  arcs: vitral.arcsScene({ tokens, columns, weights: map, row: count - 1 }, theme),
-  heat: vitral.heatScene({ tokens, columns, row: 0, gutter: 90 }, shares, theme),
-  lens: vitral.lensScene(lens, theme),
-  walk: vitral.walkScene({ terms, total: -1.9, width: 500, plus: tokens[0] }, theme),
-  rod: vitral.rodScene({ tokens, shares: even, others: [even], u: 0.5, width: 500 }, theme),
-  tree: vitral.treeScene({ nodes, width: 500 }, theme),
-  flow: vitral.flowScene({ tokens, columns, chosen: count - 1, rows, parts, start: 3 }, theme),
-};
-const saved = (name, scene) => vitral.toSVG(vitral.together([{ scene, x: 5, y: 7 }]), name + tokens.join(""), theme);
-return Object.fromEntries(Object.entries(scenes).map(([name, scene]) => [name, saved(name, scene)]));
-"""
-MARKS = [
-    f"page/marks/{name}"
-    for name in ("panes", "bars", "arcs", "heat", "lens", "walk", "rod", "tree", "flow", "scene", "columns", "glass")
-]
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize(
-    "tokens",
-    [list("to be"), ["a"], ["<b>", "&", '"', "</script>", "\ud800", "\x00", "\u2028", ""], [" the", " cat"] * 40],
-    ids=["letters", "one", "hostile", "many"],
-)
-def test_every_mark_is_saved_as_a_readable_file(tokens: list[str], theme: str) -> None:
-    (files,) = in_node(SCENES, [{"tokens": tokens, "theme": theme, "width": 360}], *MARKS)
-    for name, text in files.items():
-        made = ElementTree.fromstring(text)
-        assert not re.search("NaN|Infinity|undefined", text), name
-        assert min(float(made.attrib["width"]), float(made.attrib["height"])) > 0
-        assert len(made) > 2, name
-
-
 def test_surprise_is_the_cross_entropy_of_each_token() -> None:
     torch.manual_seed(1)
     logits, ids = torch.randn(1, 9, 17), torch.randint(17, (9,))
@@ -174,34 +96,6 @@ def test_surprise_is_the_cross_entropy_of_each_token() -> None:
     torch.testing.assert_close(as_tensor(found["losses"])[1:].float(), expected)
     above = (logits[0, :-1] > logits[0, :-1].gather(1, ids[1:, None])).sum(1) + 1
     assert found["ranks"] == [0, *above.tolist()]
-
-
-BROUGHT = """
-const { v, mixer, weights } = tensors({ v: given.v, mixer: given.mixer, weights: given.weights });
-const lengths = vitral.brought(v, mixer, given.head);
-return { lengths: [...lengths], shares: [...vitral.byLength(Float64Array.from(weights.data), lengths)] };
-"""
-
-
-@pytest.mark.parametrize("groups", [4, 2])
-def test_what_a_token_brings_is_as_long_as_the_mixed_value(groups: int) -> None:
-    torch.manual_seed(3)
-    config = ModelConfig(num_layers=1, num_heads=4, num_kv_heads=groups, d_model=20, context_length=7)
-    model = Transformer(config, vocab_size=11).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.4)
-    traced = model.trace(torch.randint(11, (1, 7)))
-    mixer = model.state_dict()["blocks.0.attn.out_proj.weight"]
-    for head in range(4):
-        v, weights = traced["blocks.0.attn.v"], traced["blocks.0.attn.weights"][0, head]
-        case = {"v": plain(v), "mixer": plain(mixer), "weights": plain(weights), "head": head}
-        (found,) = in_node(BROUGHT, [case], "page/compute/readings", "tensors")
-        mixed = torch.zeros(7, 4, 5)
-        mixed[:, head] = v[0, head * groups // 4]
-        lengths = (mixed.flatten(1) @ mixer.T).norm(dim=-1)
-        torch.testing.assert_close(torch.tensor(found["lengths"]), lengths, rtol=1e-4, atol=1e-5)
-        shares = weights * lengths / (weights * lengths).sum(-1, keepdim=True)
-        torch.testing.assert_close(torch.tensor(found["shares"]).reshape(7, 7), shares, rtol=1e-4, atol=1e-5)
 
 
 ATTRIBUTION = """

@@ -194,36 +194,10 @@ def test_a_tokenizer_that_no_page_carries_is_the_server_s(several, windows, tmp_
         page.wait_for_function("(ids) => String(vitralPage.shown.value?.ids ?? []) === String(ids)", arg=ids)
 
 
-WAY = ("masked", "scaled", "scores", "attn.q", "attn_norm", "resid_pre", "embed", "token_embedding.weight")
 OPENED = """() => ({
   python: document.querySelector("#figure-numbers .receipt:not(.command)").textContent,
   value: Number(document.querySelector("#opened .equation").dataset.value),
 })"""
-
-
-def test_any_number_opens_down_to_a_parameter_and_its_python_line_gives_it(run: Path, address: str, windows) -> None:
-    loaded = vitral.load(run)
-    page = windows()
-    page.goto(f"{address}&text={quote(TEXT[:3])}")
-    page.locator("#opened .equation .cell").first.wait_for()
-    for depth, wanted in enumerate(WAY):
-        page.locator(f'#opened .equation .cell[aria-label*="{wanted}["]').first.focus()
-        page.keyboard.press("Enter")
-        page.wait_for_function("() => document.activeElement?.id === 'numbers'")  # the heading takes the focus
-        page.wait_for_function("(n) => document.querySelectorAll('#opened .trail li').length === n", arg=depth + 2)
-        page.locator(f'#opened .trail b:has-text("{wanted}[")').wait_for()
-        found = page.evaluate(OPENED)
-        value = float(eval(found["python"], {"run": loaded}))
-        assert found["value"] == pytest.approx(value, rel=1e-5, abs=1e-5), found["python"]
-    page.wait_for_url(re.compile(r"[#&]o=.*token_embedding"))
-    assert page.locator("#opened .equation .cell").count() == 0
-    for _ in WAY[1:]:
-        page.keyboard.press("Backspace")
-    page.locator('#opened .trail b:has-text("attn.masked[")').wait_for()
-    page.wait_for_url(re.compile(r"[#&]o=(?!.*token_embedding)"))
-    shown = page.locator("#opened .trail").text_content()
-    page.reload()
-    page.wait_for_function("(shown) => document.querySelector('#opened .trail')?.textContent === shown", arg=shown)
 
 
 @pytest.mark.parametrize("cell", ["logits:0.2.5", "blocks.0.attn.z:0.1.2.0"])

@@ -1,18 +1,15 @@
 """The page over a server on this machine: its numbers are the run's, and nobody else can ask for them."""
 
 import asyncio
-import http.client
 import json
 import random
 import re
 import shutil
-import signal
 import socket
 import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -480,38 +477,3 @@ def test_a_command_that_cannot_serve_says_why(run: Path, tmp_path: Path, capfd: 
         port = str(taken.getsockname()[1])
         assert command(["open", str(run), "--no-browser", "--port", port]) == 2
     assert port in capfd.readouterr().err
-
-
-DRAWING = """
-import sys, threading, types
-runs = types.ModuleType("vitral.page.server.runs")
-class Runs:
-    def __init__(self, *given): pass
-    def warm(self): pass
-    def drawn(self, given):
-        print("drawing", flush=True)
-        threading.Event().wait()
-runs.Runs = Runs
-sys.modules[runs.__name__] = runs
-from vitral.app.terminal import main
-main(["open", sys.argv[1], "--no-browser", "--lang", "en"])
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
-def test_ctrl_c_while_a_page_draws_is_one_line_at_once(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").touch()
-    command = [sys.executable, "-c", DRAWING, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            address = re.search(r"http://([\d.]+:\d+)/#token=(\S+)", server.stdout.readline())
-            assert address is not None
-            with closing(http.client.HTTPConnection(address[1])) as page:
-                page.request("POST", "/next", "{}", {TOKEN: address[2], "Content-Type": "application/json"})
-                assert server.stdout.readline() == "drawing\n"
-                server.send_signal(signal.SIGINT)
-                _out, told = server.communicate(timeout=60)
-        finally:
-            server.kill()
-    assert (server.returncode, told) == (130, "vitral: interrupted\n")

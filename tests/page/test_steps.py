@@ -10,7 +10,6 @@ from torch import Tensor
 from variants import BASE, made
 
 from vitral.decoding import Reader
-from vitral.inspection.edit_data import editor, edits_of, existing
 from vitral.interop.model_graphs import step_graph
 from vitral.model import Transformer
 from vitral.page.content import PageContent
@@ -124,23 +123,6 @@ def test_what_is_kept_of_other_sentences_changes_no_number(variant: str, carried
     }
     (worst,) = in_node(AGAIN, [case], "tensors", "page/compute/program")
     assert worst < 1e-5
-
-
-@pytest.mark.merge
-@needs_web
-@pytest.mark.parametrize("variant", ["grouped", "lstm"])
-def test_an_edit_of_a_position_counts_from_when_it_exists(variant: str, carried: Carried) -> None:
-    of = model, _ = carried(variant)
-    ids = tokens(9, model.vocab_size)
-    later = {"at": "blocks.0.mlp.out", "positions": [PROMPT + 1, 1000], "do": "set", "value": 2}
-    found, _ = step_by_step(of, ids, PROMPT, [later])
-    unedited, _ = step_by_step(of, ids, PROMPT, [])
-    torch.testing.assert_close(found[:2], unedited[:2], rtol=0, atol=0)
-    assert not torch.allclose(found[2], unedited[2])
-    edits = existing(edits_of([later]), len(ids))
-    traced = model.trace(torch.tensor([ids]), ["logits"], tap=editor(edits))["logits"][0, PROMPT - 1 :]
-    assert edits[0].positions == (PROMPT + 1,)
-    require_close(found, traced.double())
 
 
 @pytest.mark.parametrize("context", [1, 2])

@@ -122,22 +122,8 @@ WILD = st.one_of(
 @given(st.sampled_from([(table, key) for table, keys in KEYS.items() for key in keys or [""]]), WILD)
 def test_any_configuration_is_read_or_refused(tally: Tally, place: tuple[str, str], value: Any) -> None:
     table, key = place
-    tally("configurations and command lines, drawn at random", 1)
+    tally("configurations, drawn at random", 1)
     try:
         configure("shakespeare", overrides=[{table: {key: value} if key else value}])
     except UsageError as error:
         one_line(error)
-
-
-@settings(max_examples=scaled(25, 5000), suppress_health_check=QUIETLY)
-@given(st.lists(st.text(st.characters(exclude_characters="\0"), max_size=12), max_size=4))
-def test_any_words_are_a_command_or_refused(tally: Tally, words: list[str]) -> None:
-    tally("configurations and command lines, drawn at random", 1)
-    first = words[:1]
-    if first and first[0] in ("demo", "study", "train", ""):
-        return
-    try:
-        code = command(words) if words else 2
-    except SystemExit as left:
-        code = left.code if isinstance(left.code, int) else 2
-    assert code in (0, 1, 2), (words, code)

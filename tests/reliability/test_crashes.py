@@ -31,7 +31,7 @@ def save(path: Path, step: int, version: int = 0) -> None:
     """An event, and the checkpoint that seals it."""
     folder = RunFolder.open(path)
     folder.append_metric({"event": "step", "step": step, "version": version})
-    folder.save(checkpoint(step, version), keep=2, replace=version > 0)
+    folder.save(checkpoint(step, version), keep=2)
 
 
 def saved(path: Path) -> Path:

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from tests.reliability.children import ON_LINUX, ended, forked
-from tests.reliability.conftest import STEPS, Tally, files_of, last_bytes, measured, trials
+from tests.reliability.conftest import STEPS, Tally, last_bytes, measured, trials
 from vitral.core import files
 from vitral.core.errors import StorageError
-from vitral.core.files import replace_durably
 from vitral.runs import RunFolder
 from vitral.runs.checkpoint import load_checkpoint
 from vitral.training import RunConfig, resume, train
@@ -170,17 +169,6 @@ def test_the_log(
     resume(folder.path, callback=lambda event: notes.append(event["text"]) if event["event"] == "note" else None)
     assert len([note for note in notes if "metrics.jsonl: an incomplete last line" in note]) == 1
     assert measured(folder) == measured(straight)
-
-
-@EACH
-@pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_report(error: OSError, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "run.html").write_bytes(b"old")
-    failing(monkeypatch, call, 1, error)
-    with pytest.raises(StorageError, match=r"run\.html: cannot be written") as refused:
-        replace_durably(tmp_path / "run.html", b"new")
-    assert "\n" not in str(refused.value)
-    assert files_of(tmp_path) == {"run.html": b"old"}
 
 
 @trials(7, 4, 1)

@@ -20,13 +20,13 @@ FAULTS = {
     "vitral.decoding.generation.uniforms": ("generate RUN", "generate RUN --samples 2", "evaluate RUN"),
     "vitral.decoding.beam.distribution": ("generate RUN --beams 2",),
     "vitral.evaluation.losses.token_sizes": (EVALUATE,),
-    "vitral.inspection.text.attention_maps": (INSPECT,),
+    "vitral.inspection.one_text.attention_maps": (INSPECT,),
     "vitral.explanation.walks.trace_text": (EXPLAIN,),
     "vitral.explanation.checks.checker._Checker.report": ("check the-cat-sat",),
     "vitral.explanation.grading.sheets.grade_document": ("grade CLASS --key KEY",),
     "vitral.training.loop.one_step": (TRAIN,),
     "vitral.page.content.graphs_of": ("bundle RUN --out OUT",),
-    "vitral.runs.verification._born": ("generate RUN", EVALUATE, "doctor RUN", "resume RUN", "bundle RUN"),
+    "vitral.runs.sealed._born": ("generate RUN", EVALUATE, "doctor RUN", "resume RUN", "bundle RUN"),
     "vitral.report.runs.run_row": ("list runs RUN",),
 }
 

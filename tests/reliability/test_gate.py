@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.reliability.conftest import STUDY, Tally, changed, make_study, measured, study_numbers, trials
+from tests.reliability.conftest import Tally, changed, measured, trials
 from tests.reliability.damages import DAMAGES, Tree, heard, is_one_line
 from vitral.app import terminal as cli
 from vitral.core.errors import UsageError, VitralError
@@ -23,16 +23,12 @@ from vitral.core.files import sha256
 from vitral.doctor.run import examine_run
 from vitral.doctor.study import examine_study
 from vitral.report.run import write_run_report
-from vitral.report.study import write_report
 from vitral.runs import RunFolder, SealedRun, enter
 from vitral.runs.checkpoint import STATE
 from vitral.runs.config import comparable
 from vitral.runs.loading import load_checkpoint_of
-from vitral.studies import run_study
 from vitral.training import Event, RunConfig, resume, train
 
-AGAIN = 0.08
-"""Share of the trials of a study in which its command is given again."""
 STOP = 10
 
 
@@ -170,8 +166,6 @@ def _may_be_well(run: Path, name: str, now: bytes | None, right: bytes | None) -
         return written == comparable(RunConfig.parse(json.loads(sealed.read_bytes())["config"]))
     if name == "metrics.jsonl":  # nothing seals what comes after the last checkpoint
         return now is not None and now.startswith(right)
-    if name in ("best", "last"):
-        return now is None or now.strip() == right.strip()
     return now is None and (name.startswith("samples/") or name == "report/MANIFEST.json")
 
 
@@ -233,76 +227,9 @@ def test_a_checkpoint_of_another_run_is_named(judged: tuple[Judged, Tree]) -> No
     run.tree.restore()
 
 
-class JudgedStudy:
-    """A study, what it says while it is whole, and the same command given again."""
-
-    def __init__(self, config: RunConfig, tree: Tree) -> None:
-        """Ask the whole study."""
-        self.config, self.tree, self.path = config, tree, tree.root
-        self.right = study_numbers(self.path)
-        self.usual = {(one.mark, one.what) for one in examine_study(self.path).findings}
-
-    def judge(self, name: str, *, again: bool) -> list[str]:
-        """Everything that is wrong with the answers now, while the file `name` is damaged."""
-        diagnosis = examine_study(self.path)
-        faults = [f"doctor: {one.found!r}" for one in diagnosis.findings if not is_one_line(one.found)]
-        told = {(one.mark, one.what) for one in diagnosis.findings} - self.usual
-        if not any(mark != "ok" for mark, _ in told) and not self._may_be_well(name):
-            faults.append("doctor: all is well")
-        return faults + (self._again() if again else [])
-
-    def _may_be_well(self, name: str) -> bool:
-        now = self.tree.content()
-        if now == self.tree.whole:
-            return True
-        if name.startswith("arms/"):
-            arm, seed, inside = name.split("/", 3)[1:]
-            return _may_be_well(self.path / "arms" / arm / seed, inside, now.get(name), self.tree.whole.get(name))
-        return name not in now and (name.startswith("measures/") or name == "report/MANIFEST.json")
-
-    def _again(self) -> list[str]:
-        lines: list[str] = []
-
-        def tell(event: Event) -> None:
-            if event["event"] == "note":
-                lines.append(event["text"])
-
-        try:
-            write_report(run_study(STUDY, self.config, self.path, budget="quick", callback=tell))
-        except VitralError as error:
-            return [] if is_one_line(str(error)) else [f"study: {error!r}"]
-        faults = [f"study: {line!r}" for line in lines if not is_one_line(line)]
-        with contextlib.suppress(VitralError):
-            if study_numbers(self.path) == self.right:
-                return faults
-        return faults if lines else [*faults, "study: silent"]
-
-
-@pytest.fixture(scope="module")
-def study(config: RunConfig, whole_study: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[JudgedStudy, Tree]:
-    """A study of two arms, and another of the same shape."""
-    base = tmp_path_factory.mktemp("gate of a study")
-    make_study(RunConfig.parse({**changed(config, steps=11).plain(), "seed": 9}), base / "other")
-    tree = Tree(Path(shutil.copytree(whole_study, base / "study")))
-    return JudgedStudy(config, tree), Tree(base / "other")
-
-
-@trials(5, 6, 3000)
-def test_no_damage_of_a_study_is_silent(
-    trials: int, study: tuple[JudgedStudy, Tree], draw: random.Random, tally: Tally
-) -> None:
-    one, other = study
-    for trial in range(trials):
-        name, how = damaged(one.tree, other, draw)
-        assert one.judge(name, again=trial == 0 or draw.random() < AGAIN) == [], (trial, how, name)
-        one.tree.restore()
-    tally("edits and flips of a study's files, none silent", trials)
-
-
 @pytest.mark.parametrize("place", ["study.json", "measures/gradients/pre-seed-3.json", "report/MANIFEST.json"])
 def test_what_was_changed_in_a_study_is_named(place: str, whole_study: Path, tmp_path: Path) -> None:
     out = Path(shutil.copytree(whole_study, tmp_path / "study"))
-    (out / "arms/pre/seed-3/best").unlink()  # for people, and missed by nobody
     raw = (out / place).read_bytes()
     (out / place).unlink()
     if "MANIFEST" not in place:

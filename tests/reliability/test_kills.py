@@ -24,13 +24,11 @@ from tests.reliability.conftest import (
     last_bytes,
     measured,
     trials,
-    without_state,
 )
 from vitral.core.errors import UsageError
 from vitral.runs import RunFolder, load_run
-from vitral.runs.checkpoint import MANIFEST, STATE, load_checkpoint
-from vitral.training import RunConfig, continue_run, loop, resume, train
-from vitral.training.trainer import Trainer
+from vitral.runs.checkpoint import MANIFEST, load_checkpoint
+from vitral.training import RunConfig, continue_run, resume, train
 
 pytestmark = ON_LINUX
 
@@ -43,7 +41,7 @@ DECISIONS: dict[int, dict[str, Any]] = {
     9: {"steps": 11},
 }
 NAMES = re.compile(
-    r"(config\.toml|metrics\.jsonl|(run|environment|corpus|tokenizer|ngrams)\.json|best|last|\.lock"
+    r"(config\.toml|metrics\.jsonl|(run|environment|corpus|tokenizer|ngrams)\.json|\.lock"
     r"|report/(MANIFEST\.json|run\.html|losses\.(svg|png|pdf))|samples/step-\d{8}\.txt"
     r"|steps/step-\d{8}/((model|optimizer)\.safetensors|(state|history|MANIFEST)\.json))"
 )
@@ -56,7 +54,7 @@ def plan(step: int, seconds: float) -> dict[str, Any] | None:
 
 
 def assert_nothing_is_left(folder: RunFolder) -> None:
-    """Only a run's own files, three checkpoints at most, a whole log, pointers that agree; nothing beside the run."""
+    """Only a run's own files, three checkpoints at most, a whole log; nothing beside the run."""
     path = folder.path
     assert [left.name for left in path.parent.iterdir() if path.name in left.name and left != path] == []
     strange = [str(left.relative_to(path)) for left in path.rglob("*") if left.is_symlink() or left.is_file()]
@@ -65,15 +63,12 @@ def assert_nothing_is_left(folder: RunFolder) -> None:
     kept = sorted(left.name for left in folder.steps.iterdir())
     newest = folder.newest()
     assert newest is not None
-    pointers = {name: f"step-{step:08d}" for name, step in (("last", newest.step), ("best", newest.state["best_step"]))}
-    assert set(pointers.values()) <= set(kept)
+    assert {f"step-{step:08d}" for step in (newest.step, newest.state["best_step"])} <= set(kept)
     assert len(kept) <= 3
     assert [load_checkpoint(folder.steps / name).step for name in kept] == [int(name[5:]) for name in kept]
     raw = (path / "metrics.jsonl").read_bytes()
     assert raw.endswith(b"\n")
     assert [json.loads(line) for line in raw.splitlines()] == folder.metrics()
-    for pointer, name in pointers.items():
-        assert (path / pointer).read_text(encoding="utf-8") == f"{name}\n"
 
 
 KINDS = ("", " of fine-tuning", " of a continued run", " of a run with changes while training")
@@ -132,66 +127,6 @@ def test_killed_at_random_instants(
     tally(f"kill -9{kind} at a random instant, every run ended bit-equal", kills)
 
 
-def test_a_decision_is_on_the_disk_before_the_first_step_it_affects(
-    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever resumes without the planner takes the same decisions, from the checkpoint."""
-    whole = train(config, tmp_path / "whole", planner=plan)
-    rare = changed(config, checkpoint_every=None)
-    step_once = loop.one_step
-    for die in DECISIONS:
-        path = tmp_path / f"run-{die}"
-
-        def dying(trainer: Trainer, die: int = die) -> tuple[float, float, float]:
-            if trainer.state.step == die:
-                raise SystemExit
-            return step_once(trainer)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(loop, "one_step", dying)
-            with pytest.raises(SystemExit):
-                train(rare, path, planner=plan)
-        newest = RunFolder.open(path).newest()
-        assert newest is not None
-        assert newest.step == die
-        decided = [decision["step"] for decision in newest.state["decisions"]]
-        assert decided == [step for step in DECISIONS if step <= die]
-    folder = resume(tmp_path / "run-9")  # every decision is known: no planner
-    assert without_state(folder, 11) == without_state(whole, 11)
-
-
-TRAIN = """
-import json, os, sys
-from pathlib import Path
-from vitral.training import RunConfig, loop, resume, train
-
-config, path = RunConfig.parse(json.loads(sys.argv[1])), Path(sys.argv[2])
-one_step = loop.one_step
-plan = lambda step, seconds: {0: {"threads": 2}, 5: {"threads": 1}}.get(step)
-if path.exists():
-    resume(path, planner=plan)
-else:
-    train(config, path.parent / "whole", planner=plan)
-    loop.one_step = lambda trainer: os._exit(9) if trainer.state.step == 3 else one_step(trainer)
-    train(config, path, planner=plan)
-"""
-
-
-@pytest.mark.merge
-def test_recorded_threads_are_used_again(config: RunConfig, tmp_path: Path) -> None:
-    """Two threads until step 5, then one; killed before step 4 in the same way, and resumed."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", TRAIN, json.dumps(config.plain()), str(tmp_path / "run")]
-    for code in (9, 0):
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stderr
-    whole, folder = RunFolder.open(tmp_path / "whole"), RunFolder.open(tmp_path / "run")
-    assert last_bytes(folder) == last_bytes(whole)
-    assert measured(folder) == measured(whole)
-    decisions = json.loads(last_bytes(folder)[STATE])["decisions"]
-    assert [(decision["step"], decision["threads"]) for decision in decisions] == [(0, 2), (5, 1)]
-
-
 def test_a_fine_tuned_run_has_its_weights_before_it_has_its_name(
     config: RunConfig, straight: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,24 +169,6 @@ def test_a_fine_tuned_run_without_its_first_checkpoint_is_refused(
             act(folder.path)
         assert "\n" not in str(refused.value)
     assert before == files_of(folder.path)
-
-
-def test_a_callback_that_fails_loses_no_step(config: RunConfig, straight: RunFolder, tmp_path: Path) -> None:
-    """Its exception stops the training as Ctrl-C does, and then reaches whoever trains."""
-
-    class Mine(Exception):
-        pass
-
-    def fail(event: Mapping[str, Any]) -> None:
-        if event["event"] == "step" and event["step"] == 7:
-            raise Mine
-
-    with pytest.raises(Mine):
-        train(changed(config, checkpoint_every=None), tmp_path / "run", callback=fail)
-    folder = RunFolder.open(tmp_path / "run")
-    assert folder.load("last", warn=pytest.fail).step == 7
-    assert without_state(resume(folder.path)) == without_state(straight)
-    assert_nothing_is_left(folder)
 
 
 SLOWER = 100
@@ -309,27 +226,6 @@ def test_through_the_command_line(
     tally(f"{name} through the command line, bit-equal after resume", trials)
 
 
-def test_asked_to_stop_during_an_evaluation(
-    config: RunConfig, straight: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The evaluation is left, what was trained is saved, and the evaluation is done again after the resume."""
-    asked, pass_over = [], loop.evaluate_split
-
-    def interrupted(*given, tick, **options):
-        if not asked:
-            asked.append(signal.raise_signal(signal.SIGTERM))
-        return pass_over(*given, tick=tick, **options)
-
-    monkeypatch.setattr(loop, "evaluate_split", interrupted)
-    folder = train(config, tmp_path / "run")
-    ended = folder.metrics("end")[-1]
-    assert (ended["step"], ended["finished"]) == (5, False)
-    assert folder.metrics("evaluation") == []
-    folder = resume(tmp_path / "run")
-    assert last_bytes(folder) == last_bytes(straight)
-    assert measured(folder) == measured(straight)
-
-
 def test_one_writer_at_a_time(config: RunConfig, tmp_path: Path) -> None:
     complaints = []
 
@@ -344,17 +240,3 @@ def test_one_writer_at_a_time(config: RunConfig, tmp_path: Path) -> None:
     assert f"process {os.getpid()} on " in complaint
     assert "\n" not in complaint
     assert len(folder.metrics("step")) == STEPS
-
-
-def test_a_changed_configuration_is_refused_key_by_key(config: RunConfig, tmp_path: Path) -> None:
-    folder = train(config, tmp_path / "run", callback=stop_after("step", 4))
-    toml = folder.path / "config.toml"
-    written = toml.read_text(encoding="utf-8")
-    other = written.replace("learning_rate = 0.02", "learning_rate = 0.03").replace('scale = "sqrt"', 'scale = "none"')
-    toml.write_text(other, encoding="utf-8")
-    told = r"changed since the run began \(model\.attention\.scale: sqrt → none; .*learning_rate: 0\.02 → 0\.03\)"
-    with pytest.raises(UsageError, match=told) as refused:
-        resume(folder.path)
-    assert "\n" not in str(refused.value)
-    toml.write_text(written.replace("log_every = 1", "log_every = 2"), encoding="utf-8")
-    assert resume(folder.path).metrics("end")[-1]["finished"]  # what changes no number may change

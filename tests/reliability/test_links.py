@@ -26,7 +26,7 @@ PLACES = (
     "config.toml",
     "tokenizer.json",
     "metrics.jsonl",
-    "best",
+    "run.json",
     "steps",
     f"steps/step-{STEPS:08d}",
     "samples",

@@ -4,8 +4,7 @@ import math
 
 from vitral.explanation.formulas.notation import Equation, Fraction, Name, Number, Over, Power, Product, Sum, Words
 from vitral.explanation.steps import Arithmetic, Cell, Chapter, Panel, Step
-from vitral.explanation.truncation import MOST_FEATURES, MOST_POSITIONS
-from vitral.explanation.walkthrough import Walkthrough
+from vitral.explanation.walkthrough import MOST_FEATURES, MOST_POSITIONS, Walkthrough
 
 NASTY = "\\end{document} $x_1^2$ & 50% #1 ~{} <b>\"'`</b> | \x1b[31m \u202e ж 中 🙂 é ção"
 

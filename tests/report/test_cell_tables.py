@@ -9,17 +9,16 @@ from html.parser import HTMLParser
 
 import pytest
 
-from vitral.report.html import packed, page
+from vitral.report.html import page
 from vitral.report.markdown import markdown
 from vitral.report.sections import (
-    Beside,
+    CELL_WORDS,
     CellTable,
-    CellWords,
+    Columns,
     Details,
     Formula,
     Paragraph,
     Section,
-    WholeTable,
 )
 
 NASTY = "</td><script>alert(1)</script> \x1b[31m `|*"
@@ -36,10 +35,6 @@ def table(chosen: tuple[int, int] = (1, 0), caption: str = "numbers", heat: bool
     shares = ((0.25, 0.0, 0.75), (1.0, 0.0, 0.0)) if heat else ()
     columns = ("", "one", "… 3 more", "five")
     return CellTable(caption, columns, rows, workings, chosen, shares, rows_at=(0, 1), columns_at=(0, None, 4))
-
-
-def packed_name(name: str) -> str:
-    return packed(working(name).mathml)
 
 
 class Cells(HTMLParser):
@@ -89,10 +84,10 @@ def test_each_cell_points_to_its_own_arithmetic() -> None:
             if cell.get("role") == "gridcell"
         }
         assert told == {
-            "0.25": packed_name("aa"),
-            "0.75": packed_name("ac"),
-            "1.00": packed_name("ba"),
-            "−∞": packed_name("bc"),
+            "0.25": working("aa").mathml,
+            "0.75": working("ac").mathml,
+            "1.00": working("ba").mathml,
+            "−∞": working("bc").mathml,
         }
         first = re.search(r'<div class="told" aria-live="polite"><math><mi>(\w+)</mi>', written)
         assert first is not None
@@ -100,7 +95,7 @@ def test_each_cell_points_to_its_own_arithmetic() -> None:
 
 
 def test_one_cell_of_each_table_is_reached_by_tab_and_the_others_by_arrows() -> None:
-    _, cells = read(table((0, 2)), Beside((table((1, 0)), table((1, 2)))))
+    _, cells = read(table((0, 2)), Columns((table((1, 0)), table((1, 2)))))
     reached = [index for index, cell in enumerate(cells.cells) if cell.get("tabindex") == "0"]
     selected = [index for index, cell in enumerate(cells.cells) if cell.get("aria-selected") == "true"]
     assert reached == selected == [2, 6 + 3, 12 + 5]
@@ -119,7 +114,7 @@ def test_cells_are_shaded_by_share_and_infinite_ones_are_muted() -> None:
     assert "--heat:" not in read(table(heat=False))[0]
 
 
-@pytest.mark.parametrize("section", [table(), Beside((table(),)), Details("s", (Details("t", (table(),)),))])
+@pytest.mark.parametrize("section", [table(), Columns((table(),)), Details("s", (Details("t", (table(),)),))])
 def test_only_the_pages_own_script_may_run_and_only_where_it_is_needed(section: Section) -> None:
     written, cells = read(section)
     (script,) = re.findall(r"<script>(.*?)</script>", written, re.DOTALL)
@@ -151,9 +146,9 @@ def test_nothing_in_a_text_is_obeyed() -> None:
     assert written.count("<script>") == 1
     assert cells.texts == [NASTY.replace("\x1b", "␛")]
     assert "<script>" not in markdown("t", [nasty])
-    whole = WholeTable((NASTY,), ((NASTY, NASTY),), ask=NASTY)
-    written, _ = read(replace(nasty, whole=whole, words=CellWords(*[NASTY] * 5)))
-    assert written.count("</script>") == 3  # the fragments, the table, the script
+    whole = {"columns": (NASTY,), "rows": ((NASTY, NASTY),), "ask": NASTY, "first": 0}
+    written, _ = read(replace(nasty, whole=whole, words=dict.fromkeys(CELL_WORDS, NASTY)))
+    assert written.count("</script>") == 2  # the table, the script
     assert "\x1b" not in written
 
 
@@ -163,14 +158,15 @@ def test_markdown_shows_the_table_the_chosen_cell_and_its_arithmetic() -> None:
     assert written.count("\\[") == 1
     assert "```text\nba = 1 + 1\n  = 2\n```" in written
     assert written.endswith("```text\nq = x W\n```\n")
-    both = markdown("t", [Beside((table(caption="left"), table(caption="right")))])
+    both = markdown("t", [Columns((table(caption="left"), table(caption="right")))])
     assert both.index("left") < both.index("ba = ") < both.index("right") < both.rindex("ba = ")
 
 
 def test_a_gap_is_a_button_only_where_the_whole_table_is_there() -> None:
-    words = CellWords("open", "close", "all", "fewer", "scroll")
+    words = {name: name for name in CELL_WORDS}
     rows = (("a", "0.25", "0.1", "0.2", "0.3", "0.75"), ("b", "1.00", "0.4", "0.5", "0.6", "−∞"))
-    whole = WholeTable(("one", "two", "three", "four", "five"), rows, ask="look at {row} and {column}")
+    columns = ("one", "two", "three", "four", "five")
+    whole = {"columns": columns, "rows": rows, "ask": "look at {row} and {column}", "first": 0}
     written, cells = read(replace(table(), whole=whole, words=words))
     (gap,) = [attributes for tag, attributes in cells.tags if tag == "button"]
     assert gap["aria-label"] == "… 3 more: open"
@@ -178,7 +174,7 @@ def test_a_gap_is_a_button_only_where_the_whole_table_is_there() -> None:
     (stored,) = re.findall(r'<script type="application/json">(.*?)</script>', written, re.DOTALL)
     kept = json.loads(stored)
     assert [tuple(row) for row in kept["rows"]] == list(rows)
-    assert tuple(kept["columns"]) == whole.columns
+    assert tuple(kept["columns"]) == columns
     assert not [tag for tag, _ in read(table())[1].tags if tag == "button"]
 
 

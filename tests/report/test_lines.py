@@ -6,35 +6,17 @@ import numpy as np
 import pytest
 
 from vitral.core.errors import UsageError
-from vitral.report.lines import MOST_LINES, Axis, Line, Reference, left_out, line_plot
-from vitral.report.style import svg_bytes
+from vitral.report.lines import MOST_LINES, Axis, Line, left_out, line_plot
+from vitral.report.style import drawn_bytes
 
 X, Y = Axis("d_k"), Axis("variance")
-
-
-def test_every_label_and_unit_is_written() -> None:
-    lines = [Line("measured", [16, 64], [16.5, 63.0]), Line("d_k", [16, 64], [16, 64], look="theory")]
-    figure = line_plot(
-        lines, Axis("d_k (numbers)", log=True), Axis("variance", log=True), references=[Reference("one", 20.0)]
-    )
-    svg = svg_bytes(figure).decode()
-    assert all(word in svg for word in ("measured", "d_k (numbers)", "variance", "one"))
-    axes = figure.axes[0]
-    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
 
 
 def test_values_that_are_none_or_not_finite_are_left_out() -> None:
     figure = line_plot([Line("a", [1, 2, 3, 5], [1.0, None, math.nan, 7.0]), Line("gone", [1], [None])], X, Y)
     drawn = [np.asarray(line.get_xydata()).tolist() for line in figure.axes[0].lines]
     assert [[1.0, 1.0], [5.0, 7.0]] in drawn
-    assert "gone" not in svg_bytes(figure).decode()
-
-
-def test_the_axis_label_stays_inside_the_page_beside_long_numbers() -> None:
-    figure = line_plot([Line("a", [1, 2], [0.123451, 0.123459])], X, Y)
-    figure.draw_without_rendering()
-    box = figure.axes[0].yaxis.get_label().get_window_extent()
-    assert box.x0 > 0
+    assert "gone" not in drawn_bytes(figure).decode()
 
 
 def test_a_logarithmic_axis_leaves_out_what_it_cannot_show_and_nothing_at_all_is_refused() -> None:

@@ -22,7 +22,7 @@ from vitral.report.sections import (
     Section,
     Table,
 )
-from vitral.report.style import svg_bytes
+from vitral.report.style import drawn_bytes
 
 NASTY = '<script>alert(1)</script> & "quotes" \' `ticks` | *stars* \x1b[31m \u202e'
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -30,7 +30,7 @@ VOID = {"meta", "br", "hr", "img", "link", "input"}
 
 def svg() -> str:
     """A small real figure."""
-    return svg_bytes(loss_plot([Line("a < b & c", [1, 2], [2.0, 1.0])])).decode()
+    return drawn_bytes(loss_plot([Line("a < b & c", [1, 2], [2.0, 1.0])])).decode()
 
 
 def every_kind(text: str) -> list[Section]:

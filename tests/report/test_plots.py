@@ -7,10 +7,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from vitral.core.errors import UsageError
-from vitral.report.bars import alphabet_bars
 from vitral.report.lines import Line, Reference, loss_plot
-from vitral.report.maps import attention_maps, value_grid
-from vitral.report.style import png_bytes, svg_bytes
+from vitral.report.maps import attention_maps
+from vitral.report.style import drawn_bytes
 
 LINES = [Reference("bigram", 2.52), Reference("trigram", 1.949), Reference("4-gram", 1.595)]
 WEIGHTS = [[[1.0, 0.0, 0.0], [0.25, 0.75, 0.0], [0.5, 0.3, 0.2]]] * 2
@@ -23,12 +22,6 @@ def curves() -> Figure:
     return loss_plot([full, without], references=LINES, title="Test loss")
 
 
-def alphabet() -> Figure:
-    """More characters than one row holds, some of them rare, one a symbol the font lacks."""
-    counts = [(chr(0x61 + i), 10_000 // (i + 1)) for i in range(26)] + [(chr(0x430 + i), 31 - i) for i in range(31)]
-    return alphabet_bars([*counts, ("中", 1), ("$", 3)], title="Alphabet", rare=10)
-
-
 def maps() -> Figure:
     """Two heads over three tokens that mathematical text would trip over."""
     return attention_maps(WEIGHTS, ["To", "$x_1$", "\n"], title="Block 0")
@@ -36,16 +29,16 @@ def maps() -> Figure:
 
 def words(figure: Figure) -> str:
     """All text of a figure, as its SVG holds it."""
-    return " ".join(re.findall(r">([^<]+)</(?:text|tspan)>", svg_bytes(figure).decode()))
+    return " ".join(re.findall(r">([^<]+)</(?:text|tspan)>", drawn_bytes(figure).decode()))
 
 
 @pytest.mark.parametrize("draw", [curves, maps])
 def test_the_same_data_give_the_same_bytes_whatever_matplotlib_is_set_to(draw) -> None:
     before = dict(matplotlib.rcParams)
-    svg, png = svg_bytes(draw()), png_bytes(draw())
+    svg, png = drawn_bytes(draw()), drawn_bytes(draw(), "png")
     with matplotlib.rc_context({"font.size": 31, "lines.linewidth": 9, "svg.hashsalt": None, "text.color": "red"}):
-        assert svg_bytes(draw()) == svg
-        assert png_bytes(draw()) == png
+        assert drawn_bytes(draw()) == svg
+        assert drawn_bytes(draw(), "png") == png
     assert dict(matplotlib.rcParams) == before
     assert b"dc:date" not in svg
     assert png.startswith(b"\x89PNG")
@@ -73,13 +66,6 @@ def test_a_curve_without_a_finite_value_is_left_out_and_none_at_all_refused() ->
         loss_plot([Line("bad", [1], [nan])])
 
 
-def test_alphabet_says_what_is_rare_and_what_is_left_out() -> None:
-    assert "59 distinct" in words(alphabet())
-    assert "11 below 10" in words(alphabet())
-    many = alphabet_bars([(chr(0x4E00 + n), 7) for n in range(151)])
-    assert "the 7 rarest not shown" in words(many)
-
-
 def test_maps_write_small_matrices_out_and_keep_dollar_signs() -> None:
     text = words(maps())
     for part in ("0.75", "head 1", "$x_1$", "query", "key"):
@@ -97,7 +83,6 @@ def test_a_map_prints_each_weight_in_the_column_of_its_key_and_the_row_of_its_qu
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda title: value_grid([[0.5]], ["a"], ["b"], "share", title=title),
         lambda title: loss_plot([Line("a", [1, 2], [3.0, 2.0])], title=title),
         lambda title: attention_maps([[[1.0]]], ["a"], title=title),
     ],
@@ -106,8 +91,3 @@ def test_a_long_title_is_not_cut(draw) -> None:
     figure = draw("A title with many words, which are more than fit above so small a figure " * 2)
     figure.draw_without_rendering()
     assert max(text.get_window_extent().x1 for text in figure.texts) <= figure.bbox.x1
-
-
-def test_a_grid_writes_its_numbers() -> None:
-    text = words(value_grid([[0.25, None], [0.5, 0.125]], ["a", "b"], ["x", "y"], "share"))
-    assert [number in text for number in ("0.25", "0.50", "0.12", "nan")] == [True, True, True, False]

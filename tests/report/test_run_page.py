@@ -74,15 +74,6 @@ def _measured(trainer: Any, loss: float) -> dict[str, float]:
     return {"validation_loss": loss, "test_loss": loss + 0.125}
 
 
-def test_a_run_without_samples_and_of_many_evaluations_has_a_curve_and_no_text(trained: Trained) -> None:
-    run = trained(evaluate_every=1)
-    assert len(run.metrics("evaluation")) == STEPS
-    assert captions(run) == []
-    page = write_run_report(run.path).read_text(encoding="utf-8")
-    assert "The text it wrote" not in page
-    assert "<svg" in page
-
-
 def test_copied_passages_are_marked(tiny_run: Path, tmp_path: Path) -> None:
     run = RunFolder.open(shutil.copytree(tiny_run, tmp_path / "run"))
     log = run.path / "metrics.jsonl"
@@ -117,13 +108,6 @@ def test_a_run_that_was_stopped_before_its_first_evaluation_shows_its_losses(
     page = write_run_report(run.path).read_text(encoding="utf-8")
     assert "<svg" in page
     assert unescape(page).index(run.metrics("sample")[0]["text"].split()[0]) < page.index("<svg")
-
-
-def test_few_steps_have_a_sensible_axis() -> None:
-    figure = loss_plot([Line("validation", [600], [2.0]), Line("test", [600], [2.5])])
-    assert figure.axes[0].get_xlim() == (0.0, pytest.approx(600, rel=0.05))
-    ticks = loss_plot([Line("training", [1, 2, 3], [3.0, 2.0, 1.0], look="thin")]).axes[0].get_xticks()
-    assert np.array_equal(ticks, np.round(ticks))
 
 
 def test_an_early_evaluation_is_a_hollow_dot_inside_the_frame() -> None:

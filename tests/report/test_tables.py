@@ -72,7 +72,7 @@ def test_markdown_and_text_have_a_line_for_each_row() -> None:
 
 
 def test_forms_are_those_of_the_command_line() -> None:
-    from vitral.app.options import TableFormat
+    from vitral.app.arguments import TableFormat
 
     assert {*ENDINGS, "text"} == set(get_args(TableFormat))
 

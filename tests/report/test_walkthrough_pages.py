@@ -13,14 +13,12 @@ from typing import Any
 
 import pytest
 
-from tests.report.handmade import CASES, nasty, panel, step, walkthrough
+from tests.report.handmade import CASES, nasty, panel, walkthrough
 from vitral.explanation.formulas import latex, markdown_latex, mathml, number, text
-from vitral.explanation.formulas.notation import Equation, Name, Number, Over, Product, Sum, Words
-from vitral.explanation.phrasebook import LANGUAGES, catalogue, phrases
-from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step
-from vitral.explanation.truncation import LAST_POSITIONS, MOST_FEATURES
-from vitral.explanation.walkthrough import Walkthrough, to_plain, to_text
-from vitral.report.html import FRAGMENTS, packed
+from vitral.explanation.formulas.notation import Equation, Name, Number, Sum
+from vitral.explanation.phrasebook import phrases
+from vitral.explanation.steps import Arithmetic, Chapter, Panel
+from vitral.explanation.walkthrough import LAST_POSITIONS, MOST_FEATURES, Walkthrough, to_plain, to_text
 from vitral.report.sections import CellTable, Details
 from vitral.report.walkthrough import to_latex, to_markdown, to_page, to_sections
 
@@ -32,13 +30,6 @@ Grid = list[list[str]]
 def stores(page: str) -> list[dict[str, Any]]:
     """What the page keeps for its script: of each table the arithmetic, and the whole table where it can be opened."""
     return [json.loads(each) for each in re.findall(r'<script type="application/json">(.*?)</script>', page, re.DOTALL)]
-
-
-def unpacked(formula: str) -> str:
-    """A stored formula as the script unpacks it."""
-    return re.sub(
-        r"`(.)|[A-Z]", lambda found: found[1] or FRAGMENTS[ord(found[0]) - ord("A")], formula, flags=re.DOTALL
-    )
 
 
 class Tables(HTMLParser):
@@ -215,7 +206,7 @@ def test_the_page_tells_every_shown_cell_of_every_panel() -> None:
     assert len(details) == len(told.steps)
     (table,) = [section for section in details[0].sections if isinstance(section, CellTable)]
     whole, page = CASES["both"], to_page(told, digits=DIGITS)
-    stored = {unpacked(each) for table in stores(page) for each in table["told"].values()}
+    stored = {each for table in stores(page) for each in table["told"].values()}
     told_cells = 0
     for (label, *_), workings in zip(table.rows, table.workings, strict=True):
         for column, working in zip(table.columns[1:], workings, strict=True):
@@ -231,19 +222,6 @@ def test_the_page_tells_every_shown_cell_of_every_panel() -> None:
     # Row 1, row 0 alone before it, and the last ones; column 36 and the first ones.
     assert told_cells == (2 + LAST_POSITIONS) * (1 + MOST_FEATURES)
     assert page.count("<details open") == len(told.steps)
-
-
-def test_shares_are_shaded_and_what_is_given_is_not_worked_out() -> None:
-    given = Panel("x", ((0.25, 0.75),), ("a",), ("b", "c"), True, (0, 0), lambda *_: Arithmetic(Name("x"), (), 0.25))
-    silent = Step("given", "Given", Words(""), "", "From these.", (given,))
-    shares = step(panel(1, 2, (0, 1)), name="weights", is_share=True)
-    told = Walkthrough("t", (), (Chapter("", (silent, shares)),))
-    page = to_page(told)
-    assert page.count("--heat:") == 2
-    assert page.count('role="gridcell"') == 2
-    assert "[0.25]" not in to_text(told)
-    assert "[0.25]" not in to_markdown(told).replace("\\", "")
-    assert to_latex(told).count(r"\boxed") == 1
 
 
 def test_plain_data_holds_everything_and_goes_through_json() -> None:
@@ -287,22 +265,6 @@ def test_nothing_is_told_of_steps_in_the_wrong_number() -> None:
         assert places == sorted(places)
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_the_words_are_of_the_language(language: str) -> None:
-    say = phrases(language)
-    told = walkthrough(CASES["far"], language=language)
-    page = to_page(told)
-    assert f'<html lang="{"en" if language == "en" else "pt-BR"}">' in page
-    assert say("page.choose") in page
-    assert say("page.footer") in page
-    for write, marked in ((to_text, "brackets"), (to_markdown, "brackets"), (to_latex, "boxed")):
-        assert say(f"page.{marked}") in " ".join(write(told).split()).replace("\\", "")
-        assert say("page.gap", count=23).split("…")[1] in write(told)
-    other = phrases("pt" if language == "en" else "en")
-    keys = [key for key, sentence in catalogue().items() if key.startswith("page.") and "{" not in sentence]
-    assert not [key for key in keys if other(key) in page]
-
-
 def test_no_text_is_obeyed() -> None:
     for write in (to_text, to_markdown, to_page, to_latex):
         written = write(nasty())
@@ -329,30 +291,6 @@ def test_pdflatex_sets_it(tmp_path: Path) -> None:
         assert "Missing character" not in log
         assert "Overfull \\hbox" not in log or name != "heads"
         assert (tmp_path / f"{name}.pdf").stat().st_size > 1000
-
-
-def test_a_page_of_ten_steps_of_twelve_positions_is_not_heavy() -> None:
-    def dot(row: int, column: int) -> Arithmetic:
-        terms = Sum(tuple(Product((Number(0.12345), Number(-0.54321))) for _ in range(64)))
-        return Arithmetic(Name("scores", f"{row},{column}"), (Over("j", Name("w", "i,j")), terms), 1.2345)
-
-    matrix = tuple((0.12345,) * 12 for _ in range(12))
-    labels = tuple(map(str, range(12)))
-    steps = (step(Panel("", matrix, labels, labels, True, (0, 0), dot)),) * 10
-    assert len(to_page(Walkthrough("t", (), (Chapter("", steps),))).encode()) < 1_500_000
-
-
-def test_a_formula_is_packed_without_loss() -> None:
-    say = phrases("en")
-    for each in (
-        Name("W", "1,2", "Q"),
-        Sum((Number(-1), Product((Number(2), Number(-3))))),
-        Words("A`B <Z> Ç"),
-        nasty().steps[0].formula,
-    ):
-        written = mathml(each, DIGITS, say)
-        assert unpacked(packed(written)) == written
-        assert len(packed(written)) < len(written)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -396,9 +334,9 @@ def test_all_terms_of_a_long_sum_can_be_seen() -> None:
     for write in (to_text, to_markdown):
         assert every in write(told, whole=True)
     (stored, _) = stores(to_page(told))
-    shown = re.sub("<[^>]+>", "", unpacked(stored["terms"]["0,0"]))
+    shown = re.sub("<[^>]+>", "", stored["terms"]["0,0"])
     assert every.replace(" ", "") in shown
-    assert every.replace(" ", "") not in re.sub("<[^>]+>", "", unpacked(stored["told"]["0,0"]))
+    assert every.replace(" ", "") not in re.sub("<[^>]+>", "", stored["told"]["0,0"])
 
 
 @pytest.mark.parametrize("write", [to_text, to_markdown, to_page, to_latex])

@@ -1,7 +1,6 @@
 """A checkpoint comes back bit for bit, or not at all."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.core.files import temporary_name
 from vitral.core.seals import sealed_json
 from vitral.runs.checkpoint import (
     FILES,
@@ -21,7 +19,6 @@ from vitral.runs.checkpoint import (
     load_state,
     prune,
     save_checkpoint,
-    sweep,
 )
 
 Made = Callable[[int], Checkpoint]
@@ -56,25 +53,6 @@ def test_what_is_saved_comes_back(tmp_path: Path, checkpoint: Made) -> None:
     assert load_checkpoint(folder, with_optimizer=False).optimizer == {}
 
 
-@pytest.mark.parametrize("name", [*FILES, MANIFEST])
-def test_no_damage_gets_through(name: str, tmp_path: Path, checkpoint: Made) -> None:
-    """A flipped bit, another length, no file."""
-    folder = save_checkpoint(tmp_path, checkpoint(10))
-    whole = (folder / name).read_bytes()
-    for position in range(0, len(whole), 17):
-        flipped = whole[position] ^ 1 << position % 8
-        for damaged in (whole[:position] + bytes([flipped]) + whole[position + 1 :], whole[:position]):
-            (folder / name).write_bytes(damaged)
-            refusal(folder)
-    for damaged in (whole[:-2], whole + b"\0", whole + whole):
-        (folder / name).write_bytes(damaged)
-        refusal(folder)
-    (folder / name).write_bytes(whole)
-    assert_same(checkpoint(10), load_checkpoint(folder))
-    (folder / name).unlink()
-    assert f"{name} is missing, the checkpoint is incomplete" in refusal(folder)
-
-
 def test_a_damaged_optimizer_does_not_matter_to_who_needs_none(tmp_path: Path, checkpoint: Made) -> None:
     folder = save_checkpoint(tmp_path, checkpoint(10))
     raw = (folder / "optimizer.safetensors").read_bytes()
@@ -88,26 +66,6 @@ def test_another_format_is_named(format_: int, tmp_path: Path, checkpoint: Made)
     files = json.loads((folder / MANIFEST).read_bytes())["files"]
     (folder / MANIFEST).write_bytes(sealed_json({"format": format_, "files": files}))
     assert f"format {format_}, this Vitral reads {FORMAT}" in refusal(folder)
-
-
-def test_what_a_kill_left_behind_is_swept(tmp_path: Path, checkpoint: Made) -> None:
-    kept, leftover = save_checkpoint(tmp_path, checkpoint(3)), tmp_path / ".tmp-77-step-00000200"
-    leftover.mkdir()
-    (leftover / FILES[0]).write_bytes(b"half")
-    (leftover / temporary_name(FILES[1])).write_bytes(b"half a copy")
-    sweep(tmp_path)
-    assert list(tmp_path.iterdir()) == [kept]
-
-
-def test_a_checkpoint_whose_replacement_was_killed_comes_back(tmp_path: Path, checkpoint: Made) -> None:
-    """Between two renames there is none of its name; once the new one has it, the old one goes."""
-    kept = save_checkpoint(tmp_path, checkpoint(3))
-    kept.rename(tmp_path / f".old-{kept.name}")
-    sweep(tmp_path)
-    assert_same(checkpoint(3), load_checkpoint(kept))
-    shutil.copytree(kept, tmp_path / f".old-{kept.name}")
-    sweep(tmp_path)
-    assert list(tmp_path.iterdir()) == [kept]
 
 
 def test_a_state_is_read_without_its_tensors(tmp_path: Path, checkpoint: Made) -> None:

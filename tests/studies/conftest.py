@@ -1,5 +1,6 @@
 """Results for all tests of studies: made up from losses that a test chooses, and a tiny one that is really trained."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,15 +16,19 @@ from vitral.core.config import merge
 from vitral.data import prepare
 from vitral.evaluation import NgramBaselines
 from vitral.model import Transformer
+from vitral.report import style
 from vitral.report.sections import Table
 from vitral.report.study_tables import means_table, rows_table
 from vitral.studies import ArmResult, RunResult, Study, StudyResult, run_study, study_named
 from vitral.studies.probe import ArmMeasures, Means, Trained, View
+from vitral.studies.probes import probe_named
 from vitral.studies.resolution import resolve
 from vitral.studies.results import run_path
 from vitral.training import RunConfig
 
 Made = Callable[..., StudyResult]
+NO_STUDY: Any = None
+"""For views that read nothing of the study's result."""
 WHOLE = study_named("no-attention")
 FOUR = WHOLE.model_copy(update={"arms": WHOLE.arms[:4], "tune": {}})
 """The study `no-attention` with its first four arms, not tuned."""
@@ -123,6 +128,16 @@ def measures(arms: Mapping[str, Mapping[int, Any]]) -> list[ArmMeasures]:
     return [ArmMeasures(name, f"the arm {name}", {}, runs) for name, runs in arms.items()]
 
 
+def viewed(probe: str, arms: Mapping[str, Mapping[int, Any]]) -> View:
+    """The view of made-up measures."""
+    return probe_named(probe).view(NO_STUDY, measures(arms))
+
+
+def is_plain(measured: Any) -> bool:
+    """Whether JSON keeps it as it is."""
+    return json.loads(json.dumps(measured, allow_nan=False)) == measured
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(own_cache: None) -> None:
     """Prepared texts go to a folder of the tests."""
@@ -140,8 +155,8 @@ def _without_waiting_for_the_disk() -> Iterator[None]:
 def only_svg() -> Iterator[None]:
     """Figures without their files for papers, which take most of the time of a page."""
     with pytest.MonkeyPatch.context() as patch:
-        for kind in ("png_bytes", "pdf_bytes"):
-            patch.setattr(f"vitral.report.style.{kind}", lambda _: b"")
+        draw = style.drawn_bytes
+        patch.setattr(style, "drawn_bytes", lambda figure, kind: draw(figure, kind) if kind == "svg" else b"")
         yield
 
 

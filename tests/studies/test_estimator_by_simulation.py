@@ -14,13 +14,17 @@ import numpy as np
 import pytest
 from jaxtyping import Float
 
+from vitral.studies.design import TUNING_SEEDS
 from vitral.studies.estimator import LEVEL, differences, enough
+from vitral.studies.losses import CHOICE
+from vitral.studies.results import Trial, Tuned, trial_error
+from vitral.studies.tuning import chosen
 
 FULL = os.environ.get("VITRAL_FULL") == "1"
 STUDIES = 20_000 if FULL else 1000
 DRAWS = 9999 if FULL else 1999
 """Of the null hypothesis in each study; the same ones in all, so their error is a part of the counted error."""
-MOST_FALSE, LEAST_POWER = 0.055, 0.80
+MOST_FALSE, LEAST_POWER = 0.055, 0.67
 SEEDS = 6
 SCENARIOS = ("equal", "one 2", "one 3", "one 5", "one 20", "base 3", "base 5", "graded", "t4")
 
@@ -92,7 +96,7 @@ FAMILIES = [
 
 @pytest.mark.parametrize(("scenario", "contrasts", "studies"), [("one 5", 2, STUDIES if FULL else 300), *FAMILIES])
 def test_six_seeds_keep_every_promise(scenario: str, contrasts: int, studies: int) -> None:
-    """False claims in a family in at most 5.5 %, simultaneous coverage 94.5 %, 2 standard deviations found in 80 %."""
+    """False claims in a family in at most 5.5 %, simultaneous coverage 94.5 %, 2 standard deviations found in 67 %."""
     counted = count(scenario, contrasts, SEEDS, studies)
     assert counted.false <= MOST_FALSE + slack(MOST_FALSE, studies), counted
     assert counted.covered >= 1 - MOST_FALSE - slack(MOST_FALSE, studies), counted
@@ -116,3 +120,55 @@ def test_the_families_that_are_refused_do_err_more_often() -> None:
 @pytest.mark.parametrize(("seeds", "contrasts"), [(2, 1), (3, 3), (3, 12), (1, 1)])
 def test_a_family_in_which_the_error_would_grow_is_not_tested(seeds: int, contrasts: int) -> None:
     assert not enough(seeds, contrasts)
+
+
+@pytest.mark.parametrize("studies", [1000, pytest.param(20_000, marks=pytest.mark.full)])
+def test_an_arm_with_wild_and_skewed_errors_is_rarely_claimed_to_differ(studies: int) -> None:
+    """Exponential errors, five times as large; without a wider variance for arms above the pool 9 to 10 % err."""
+    generator, false = np.random.default_rng([studies, 5]), 0
+    for _ in range(studies):
+        noise = generator.standard_normal((6, SEEDS))
+        noise[-1] = 5 * (generator.exponential(1, SEEDS) - 1)
+        judged = differences(noise + 3 * generator.standard_normal(SEEDS), [(arm, 0) for arm in range(1, 6)], 999)
+        false += any(abs(one.log_ratio) > one.half for one in judged)
+    assert false / studies <= 0.06 + (0.006 if studies < 2000 else 0)
+
+
+RATE = "training.optimizer.learning_rate"
+
+
+def tuned_study(gap: float, further: float, arms: int, generator: np.random.Generator) -> bool:
+    """Whether there is a false claim in a study of equal arms that tune two or three rates, after the rules themselves.
+
+    The losses at the rates are 0, `gap` and `further` standard deviations of a run above the best.
+    """
+    noise = lambda *shape: 0.003 * (generator.standard_normal(shape) + 3 * generator.standard_normal(shape[-1]))  # noqa: E731
+    rates = [0.0, gap, *([further] if further else [])]
+    found: list[Tuned] = []
+    runs = 0.003 * np.array(rates)[:, None] + noise(arms, len(rates), len(TUNING_SEEDS))
+    tried = [
+        tuple(Trial(float(at), {RATE: float(at)}, tuple(np.exp(each).tolist())) for at, each in enumerate(one))
+        for one in runs
+    ]
+    error = trial_error([Tuned("", each, 0.0, False) for each in tried])
+    for number, trials in enumerate(tried):
+        base = {RATE: found[0].chosen} if found else None
+        found.append(chosen(str(number), trials, base, error))
+    values = 0.003 * np.array([rates[int(one.chosen)] for one in found])[:, None] + noise(arms, SEEDS)
+    further_variance = [CHOICE * error**2 * (one.chosen != found[0].chosen) for one in found[1:]]
+    judged = differences(values, [(arm, 0) for arm in range(1, arms)], 999, further=further_variance)
+    return any(abs(one.log_ratio) > one.half for one in judged)
+
+
+GAPS = [(0.75, 0.0, 6), (1.5, 0.0, 6), (0.75, 2.0, 10), (1.25, 4.0, 10)]
+
+
+@pytest.mark.parametrize(
+    ("gap", "further", "arms", "studies"),
+    [(0.75, 0.0, 6, 300), *(pytest.param(*gaps, 20_000, marks=pytest.mark.full) for gaps in GAPS)],
+)
+def test_tuning_makes_no_false_claims(gap: float, further: float, arms: int, studies: int) -> None:
+    """At most 6 % of studies; with rates picked by one run, and no part of that choice in an interval, 12 to 14 %."""
+    generator = np.random.default_rng([studies, arms])
+    false = sum(tuned_study(gap, further, arms, generator) for _ in range(studies)) / studies
+    assert false <= 0.06

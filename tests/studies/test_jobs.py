@@ -200,8 +200,7 @@ def test_processes_have_cores_for_their_threads(tmp_path: Path, monkeypatch: pyt
 class Submitit:
     """As much of submitit as is asked of it, which notes what that is."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, refuses: Exception | None = None) -> None:
-        self.refuses = refuses
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         package = ModuleType("submitit")
         vars(package).update(AutoExecutor=self.executor)
         monkeypatch.setitem(sys.modules, "submitit", package)
@@ -210,12 +209,7 @@ class Submitit:
         self.folder, self.cluster = folder, cluster
         return self
 
-    def submit(self, call: Any, /, *given: Any) -> None:
-        raise NotImplementedError
-
     def update_parameters(self, **asked: Any) -> None:
-        if self.refuses is not None:
-            raise self.refuses
         self.asked = asked
 
 

@@ -1,5 +1,6 @@
 """The claims about a study's losses follow from the numbers: other numbers, other claims."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pytest
@@ -7,11 +8,16 @@ import pytest
 from vitral.evaluation import neighbours, rank_among_baselines
 from vitral.studies import StudyResult, loss_claims
 from vitral.studies.claims import Check, Claim, Note
-from vitral.studies.losses import baseline_arm, failed_seeds, headline, mean_loss
+from vitral.studies.judging import judge_losses
+from vitral.studies.losses import CHOICE, failed_seeds, headline, loss_comparisons, mean_loss
+from vitral.studies.results import Trial, Tuned, trial_error
 
 FULL = [1.76, 1.77, 1.75]
 WITHOUT = [2.531, 2.528, 2.533]
 LINEAR = [1.93, 1.95, 1.92]
+SIX = [1.76, 1.77, 1.75, 1.765, 1.755, 1.77]
+NEAR = [1.80, 1.82, 1.79, 1.80, 1.79, 1.82]
+RATE = "training.optimizer.learning_rate"
 
 
 def contrast(result: StudyResult, arm: str = "no-attention") -> Claim:
@@ -39,7 +45,7 @@ def test_an_arm_far_above_its_base_is_worse_and_stands_on_its_floor(made) -> Non
     claim = contrast(result)
     assert (claim.verdict, claim.family, claim.seeds) == ("worse", 2, 3)
     assert claim.difference == pytest.approx(2.53067 - 1.76, abs=1e-4)
-    assert headline(claims) == (claims.rank, *claims.floors)
+    assert headline(claims) == (claims.rank, *claims.floors, *claims.untuned)
 
 
 def test_the_floor_of_embedded_positions_is_given_the_place_too(made) -> None:
@@ -71,31 +77,92 @@ def test_nothing_is_judged_against_a_base_that_fails(made) -> None:
 
 @pytest.mark.parametrize("dead", [[3.26, 3.27, 3.25, 3.26, 3.28, 3.26], [None] * 6, [2.53, 3, None, None, 4, 2.521]])
 def test_an_arm_that_fails_from_every_seed_is_said_to_fail(made, dead: list[float | None]) -> None:
-    """Fisher's exact test of 6 in 6 against 0 in 6: p = 2 / C(12, 6), times the two comparisons of the family."""
-    full = [1.76, 1.77, 1.75, 1.765, 1.755, 1.77]
-    near = [1.80, 1.82, 1.79, 1.80, 1.79, 1.82]
-    result = made({"full": full, "no-feed-forward": dead, "no-attention-matched": near})
-    claims = loss_claims(result)
-    failing, other = claims.contrast("no-feed-forward"), claims.contrast("no-attention-matched")
-    assert failing is not None
+    """Every run of the one above every run of the other: p = 2 / C(12, 6), times the two comparisons of the family."""
+    result = made({"full": SIX, "no-feed-forward": dead, "no-attention-matched": NEAR})
+    failing, other = contrast(result, "no-feed-forward"), contrast(result, "no-attention-matched")
     assert failing.failures is not None
-    assert other is not None
     assert (failing.verdict, failing.failures.failed, failing.shown) == ("fails", 6, True)
     assert failing.p == pytest.approx(2 * 2 / 924)
-    assert (other.verdict, other.family) == ("worse", 1)  # the dead arm widens nothing
+    assert (other.verdict, other.family) == ("worse", 2)
     assert "6 of 6" in failing.text
 
 
+@pytest.mark.parametrize("dead", [2.6, None])
+def test_a_harm_that_every_seed_shows_is_seen_where_one_run_failed(made, dead: float | None) -> None:
+    """Nine contrasts, six seeds: by Fisher's exact test of 1 in 6 p is 1. No mean contains the dead run."""
+    arm = [1.80, 1.82, dead, 1.80, 1.79, 1.82]
+    result = made({"full": SIX, "no-feed-forward": arm, "no-attention": WITHOUT * 2})
+    one = next(one for one in loss_comparisons(result) if one.arm == "no-feed-forward")
+    claim = judge_losses([one] * 9, margin=0.01)[0]
+    assert (claim.verdict, claim.seeds, claim.shown) == ("fails", 5, True)
+    assert claim.p == pytest.approx(9 * 2 / 924)
+    assert claim.difference == pytest.approx(0.042, abs=1e-3)  # 1.806 less 1.764, over five seeds
+    assert "5 of 6" in claim.text
+    mean = mean_loss(result, result.arm("no-feed-forward"))
+    assert mean is not None
+    assert mean.num == 5
+    # The arm that is compared with it is better in each seed, although it fails in none.
+    against = rearranged(result, "no-attention", against="no-feed-forward")
+    low = replace(against.arm("no-attention"), runs=made({"full": [1.7] * 5 + [1.69]}).arms[0].runs)
+    other = contrast(replace(against, arms=(result.arms[0], low, result.arm("no-feed-forward"))))
+    assert (other.verdict, other.seeds, other.p) == ("better", 5, pytest.approx(2 * 2 / 924))
+
+
+def test_ranks_that_can_show_nothing_have_no_p_value(made) -> None:
+    """Five seeds in nine contrasts, and two arms of which every run fails."""
+    one = loss_comparisons(made({"full": SIX[:5], "no-feed-forward": [None] * 5}))[0]
+    assert judge_losses([one] * 6, margin=0.01)[0].p == pytest.approx(6 * 2 / 252)
+    assert judge_losses([one] * 9, margin=0.01)[0].p is None
+    dead = made({"full": SIX, "no-attention": [None] * 6, "no-feed-forward": [None] * 6})
+    claim = contrast(rearranged(dead, "no-feed-forward", against="no-attention"), "no-feed-forward")
+    assert (claim.p, claim.verdict) == (None, "fails")
+
+
+def tuned(result: StudyResult, chosen: Mapping[str, float], *, at_edge: Collection[str] = ()) -> StudyResult:
+    """The result with these chosen learning rates; every run of a trial scatters by about 1 %."""
+    arms, tuning = [], []
+    for arm in result.arms:
+        rate = chosen[arm.arm.name]
+        trials = tuple(Trial(one, {RATE: one}, (1.8 * one, 1.8 * one * (1 + 0.02 * (one - 1.5)))) for one in (1.0, 2.0))
+        tuning.append(Tuned(arm.arm.name, trials, rate, arm.arm.name in at_edge))
+        training = {**arm.config["training"], "optimizer": {"learning_rate": rate}}
+        arms.append(replace(arm, config={**arm.config, "training": training}))
+    return replace(result, arms=tuple(arms), tuning=tuple(tuning))
+
+
+def test_the_choice_of_another_value_widens_the_interval(made) -> None:
+    result = made({"full": SIX, "no-feed-forward": NEAR})
+    same, other = (
+        contrast(tuned(result, {"full": 1.0, "no-feed-forward": rate}), "no-feed-forward") for rate in (1, 2)
+    )
+    untuned = contrast(result, "no-feed-forward")
+    assert (same.low, same.high) == (untuned.low, untuned.high)
+    widths = [(one.high or 0.0) - (one.low or 0.0) for one in (same, other)]
+    assert widths[0] < widths[1]
+    assert other.difference == same.difference
+    error = trial_error(tuned(result, {"full": 1.0, "no-feed-forward": 2.0}).tuning)
+    assert other.comparison.choice == pytest.approx(CHOICE * error**2)
+
+
+def test_an_untuned_arm_is_said_to_be_in_its_verdict_and_in_the_headline(made) -> None:
+    result = made({"full": SIX, "no-feed-forward": NEAR})
+    assert "No arm is tuned" in " ".join(one.text for one in headline(loss_claims(result)))
+    rates = {"full": 1.0, "no-feed-forward": 2.0}
+    told = " ".join(one.text for one in headline(loss_claims(tuned(result, rates, at_edge=["no-feed-forward"]))))
+    assert "Untuned" in told
+    assert "ntuned" not in " ".join(one.text for one in loss_claims(tuned(result, rates)).all)
+
+
 def test_an_arm_that_fails_from_every_seed_is_always_in_the_headline(made) -> None:
-    """Beside a floor, and with three seeds, of which Fisher's test shows nothing (p = 0.1)."""
+    """Beside a floor, and with three seeds, of which ranks show nothing (p = 0.1)."""
     result = with_floor(made({"full": FULL, "no-attention": WITHOUT, "no-feed-forward": [3.2, 3.3, None]}))
     claims = loss_claims(result)
     dead = claims.contrast("no-feed-forward")
     assert dead is not None
-    assert dead.shown is False
-    assert headline(claims) == (claims.rank, dead, *claims.floors)
+    assert dead.shown is None
+    assert headline(claims) == (claims.rank, dead, *claims.floors, *claims.untuned)
     once = loss_claims(with_floor(made({"full": FULL, "no-attention": WITHOUT, "no-feed-forward": [3.2, 1.8, 1.8]})))
-    assert headline(once) == (once.rank, *once.floors)
+    assert headline(once) == (once.rank, *once.floors, *once.untuned)
 
 
 def test_failures_do_not_make_a_family_small_enough_for_a_test(made) -> None:
@@ -149,7 +216,7 @@ def test_a_rank_and_its_interval_do_not_contradict_each_other(made) -> None:
 
 
 def test_arms_within_the_margin_are_equivalent(made) -> None:
-    full = [1.76, 1.77, 1.75, 1.765, 1.755, 1.77]
+    full = SIX
     same = [loss + bit for loss, bit in zip(full, (0.001, -0.001, 0.0, 0.002, -0.002, 0.0005), strict=True)]
     claim = contrast(made({"full": full, "no-feed-forward": same}), "no-feed-forward")
     assert (claim.verdict, claim.within_margin, claim.shown) == ("equivalent", True, False)
@@ -162,7 +229,7 @@ def test_an_arm_or_a_base_that_never_finished_leaves_nothing_to_compare(made) ->
     arm = made({"full": FULL, "no-attention": nothing})
     assert contrast(arm).seeds == 0
     assert not loss_claims(arm).floors
-    assert mean_loss(arm.arms[1]) is None
+    assert mean_loss(arm, arm.arms[1]) is None
     base = loss_claims(made({"full": nothing, "no-attention": WITHOUT}))
     assert base.contrasts[0].seeds == 0
     assert isinstance(base.rank, Note)
@@ -175,12 +242,3 @@ def rearranged(result: StudyResult, arm: str, **changes) -> StudyResult:
         replace(one, arm=one.arm.model_copy(update=changes)) if one.arm.name == arm else one for one in result.arms
     )
     return replace(result, arms=arms)
-
-
-def test_an_arm_is_compared_with_the_arm_it_names(made) -> None:
-    result = made({"full": FULL, "no-attention": WITHOUT, "no-feed-forward": LINEAR})
-    against = rearranged(result, "no-feed-forward", against="no-attention")
-    assert baseline_arm(against, against.arms[2]).arm.name == "no-attention"
-    claim = contrast(against, "no-feed-forward")
-    assert claim.difference == pytest.approx(sum(LINEAR) / 3 - sum(WITHOUT) / 3, abs=1e-3)
-    assert claim.verdict == "better"

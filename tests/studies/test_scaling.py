@@ -6,24 +6,22 @@ from pathlib import Path
 
 import pytest
 from scipy import stats
+from text_studies import resolved, shown
 
 from tests.studies.conftest import measures, tables
-from vitral.core.config import merge
 from vitral.core.streams import numpy_stream
 from vitral.core.text import p_clause
 from vitral.evaluation import NgramBaselines
 from vitral.model.counts import parameter_table
 from vitral.studies import ArmResult, RunResult, StudyResult, study_named
 from vitral.studies.judging import judge
-from vitral.studies.probe import ArmMeasures, View
 from vitral.studies.probes import probe_named
 from vitral.studies.probes.scaling import PRODUCT, SUM, fitted, misfit
-from vitral.studies.resolution import resolve
+from vitral.studies.resolution import tokens_trained
 from vitral.studies.scaling import fit_law
-from vitral.training import RunConfig
 
 TERMS = [(), ("N",), ("D",)]
-SCALING = study_named("scaling")
+SCALING, FIT = study_named("scaling"), probe_named("scaling-fit")
 E, A, ALPHA, B, BETA = 1.2, 30.0, 0.40, 120.0, 0.42
 SIZES, AMOUNTS = (7e3, 2e4, 5e4, 1.3e5), (1.1e5, 2.3e5, 4.7e5, 1.1e6)
 GRID = {
@@ -89,24 +87,18 @@ def test_what_cannot_be_fitted_is_none_and_a_floor_that_cannot_be_is_left_out():
 
 def made(law, budget, spread, seeds=(1,)) -> tuple[StudyResult, dict]:
     """The study's result if the loss in bits per character followed a law of N and D, and its probe's measurements."""
-    study = SCALING.at(budget)
-    base = RunConfig.parse(
-        merge({"model": {"context_length": 64, "num_layers": 2, "num_heads": 4}}, SCALING.budgets[budget].changes)
-    )
     measured, arms = {}, []
-    for number, resolved in enumerate(
-        resolve(study, base, lambda corpus: getattr(corpus.tokenizer, "vocab_size", 109))
-    ):
-        name, model = resolved.arm.name, resolved.config.model
+    for number, arm in enumerate(resolved(SCALING, budget)):
+        name, model = arm.arm.name, arm.config.model
         size = sum(row.count for row in parameter_table(model, 109) if row.part not in ("embedding", "head"))
-        noise = numpy_stream(3, "made", number).standard_normal(len(seeds))
+        amount, noise = tokens_trained(arm.config.plain()), numpy_stream(3, "made", number).standard_normal(len(seeds))
         kind = 0.97 if name.startswith("bpe") else 1.0
-        losses = [law(size, resolved.num_tokens) * kind * math.exp(spread * z) / math.log(2) for z in noise]
+        losses = [law(size, amount) * kind * math.exp(spread * z) / math.log(2) for z in noise]
         measured[name] = {
             seed: {
                 "size": size,
-                "amount": resolved.num_tokens,
-                "compute": resolved.flops,
+                "amount": amount,
+                "compute": arm.flops,
                 "characters_per_token": 1.0,
             }
             for seed in seeds
@@ -115,20 +107,12 @@ def made(law, budget, spread, seeds=(1,)) -> tuple[StudyResult, dict]:
             RunResult(seed, Path(), ((1, loss),), None, None, loss, 1.0)
             for seed, loss in zip(seeds, losses, strict=True)
         )
-        plain = resolved.config.plain()
-        arms.append(ArmResult(resolved.arm, plain, resolved.num_parameters, resolved.flops_per_token, runs))
+        arms.append(ArmResult(arm.arm, arm.config.plain(), arm.num_parameters, arm.flops_per_token, runs))
     lines = NgramBaselines({1: 3.2, 2: 2.5, 3: 1.9}, 2.5)
-    result = StudyResult(study, arms[0].config, seeds, seeds, tuple(arms), lines, lines, {}, {}, Path(), budget)
+    result = StudyResult(
+        SCALING.at(budget), arms[0].config, seeds, seeds, tuple(arms), lines, lines, {}, {}, Path(), budget
+    )
     return result, measured
-
-
-def shown(result: StudyResult, measured: dict) -> View:
-    arms = [
-        ArmMeasures(arm.arm.name, arm.arm.title, arm.config, measured[arm.arm.name])
-        for arm in result.arms
-        if measured.get(arm.arm.name)
-    ]
-    return probe_named("scaling-fit").view(result, arms)
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +123,7 @@ def obeying() -> tuple[StudyResult, dict]:
 
 def test_a_study_that_obeys_the_sum(obeying):
     result, measured = obeying
-    view = shown(result, measured)
+    view = shown(FIT, result, measured)
     laws, predicted = tables(view)
     assert [row[0] for row in laws.cells] == ["L(N)", "L(D)", "L(C)", SUM, SUM, PRODUCT, PRODUCT]
     assert len(predicted.cells) == 6  # a larger model twice, more tokens once, by two laws
@@ -183,7 +167,7 @@ def test_exponents_that_other_tokens_change_are_told():
         factor = measured[arm.arm.name][1]["amount"] ** -0.1
         return replace(arm, runs=tuple(replace(run, test_loss=run.test_loss * factor) for run in arm.runs))
 
-    view = shown(replace(result, arms=tuple(map(other, result.arms))), measured)
+    view = shown(FIT, replace(result, arms=tuple(map(other, result.arms))), measured)
     of_size, of_amount = judge(view.comparisons)
     assert of_size.shown is False
     assert (of_amount.verdict, of_amount.difference) == ("higher", pytest.approx(0.1, abs=0.01))

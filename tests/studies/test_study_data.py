@@ -23,9 +23,9 @@ RATE = "training.optimizer.learning_rate"
 def result(made) -> StudyResult:
     """Three arms, one of which fails: its loss is above the bigram baseline."""
     found = made(SEEDS)
-    trials = tuple(Trial(factor, {RATE: factor * 0.003}, loss) for factor, loss in ((0.5, 1.8), (1, 1.7), (2, 1.75)))
+    trials = tuple(Trial(factor, {RATE: factor * 0.003}, (loss,)) for factor, loss in ((0.5, 1.8), (1, 1.7), (2, 1.75)))
     edge = tuple(
-        Trial(factor, {RATE: factor * 0.003}, loss) for factor, loss in ((0.5, 2.6), (1, 2.5), (2, None), (4, 2.4))
+        Trial(factor, {RATE: factor * 0.003}, (loss,)) for factor, loss in ((0.5, 2.6), (1, 2.5), (2, None), (4, 2.4))
     )
     return replace(found, tuning=(Tuned("full", trials, 1, False), Tuned("no-attention", edge, 4, True)))
 
@@ -49,10 +49,10 @@ def test_the_data_are_those_of_the_page(result: StudyResult, only_svg: None, mon
             assert not any(
                 row[key] for key in ("difference", "low", "high", "p", "percent", "percent_low", "detectable")
             )
-            assert (int(row["failed"]), int(row["seeds"])) == (6, 6)
+            assert (int(row["failed"]), int(row["all_seeds"])) == (6, 6)
     (failing,) = [one for one in data["claims"] if one["verdict"] == "fails"]
     assert (failing["rival_failed"], failing["rival_seeds"]) == (0, 6)
-    assert failing["fisher_p"] == pytest.approx(2 * 2 / 924)
+    assert failing["rank_p"] == pytest.approx(2 * 2 / 924)
     rows = list(csv.DictReader((report / "tuning.csv").read_text(encoding="utf-8").splitlines()))
     assert [(row["arm"], float(row["value"])) for row in rows if row["chosen"] == "true"] == [
         ("full", 0.003),

@@ -56,7 +56,7 @@ def test_runs_that_all_stopped_still_make_a_report(made) -> None:
 
 def test_no_page_of_a_random_study_contradicts_itself(made, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sentences, the table of arms and their intervals agree about every contrast, over random studies."""
-    monkeypatch.setattr(study_page, "study_figures", lambda result, losses, report: [])
+    monkeypatch.setattr(study_page, "curve_figure", lambda result, report: [])
     monkeypatch.setattr(study_page, "samples_section", lambda result: [])
     monkeypatch.setattr(study_page, "how_it_was_run", lambda result, command: [])
     generator, verdicts, rows = np.random.default_rng(17), set(), 0

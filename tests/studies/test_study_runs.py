@@ -20,8 +20,6 @@ from vitral.studies import Study, StudyResult, run_study
 from vitral.studies.results import run_path
 from vitral.training import RunConfig
 
-ARMS = ("full", "no-attention", "no-attention-matched", "no-feed-forward")
-
 
 @pytest.fixture(scope="module")
 def pair(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> StudyResult:
@@ -36,7 +34,7 @@ def out(pair: StudyResult, tmp_path: Path) -> Path:
 
 
 def test_every_arm_is_trained_from_every_seed(trained: StudyResult) -> None:
-    assert [arm.arm.name for arm in trained.arms] == list(ARMS)
+    assert [arm.arm.name for arm in trained.arms] == [arm.name for arm in FOUR.arms]
     for arm in trained.arms:
         assert set(arm.losses) == {5, 7}
         assert [step for step, _ in arm.runs[0].curve] == [3, 6]
@@ -182,11 +180,8 @@ def test_a_study_has_one_writer(tiny: RunConfig, trained: StudyResult) -> None:
 def test_an_arm_that_does_not_fit_into_memory_is_refused_before_anything_is_trained(
     tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arms = [
-        {"name": "small", "title": "small"},
-        {"name": "wide", "title": "wide", "changes": {"model": {"d_model": 60_000}}, "compared": False},
-    ]
-    study = Study.parse({"name": "widths", "title": "Widths", "question": "?", "arms": arms, "seeds": [1]})
+    wide = {"name": "wide", "title": "wide", "changes": {"model": {"d_model": 60_000}}}
+    study = Study.parse(PAIR.plain() | {"arms": [PAIR.arms[0].plain(), wide]})
     monkeypatch.setattr("vitral.core.machine.memory_limit", lambda: 10**10)
     with pytest.raises(UsageError, match="arm wide") as refused:
         run_study(study, tiny, tmp_path / "study")

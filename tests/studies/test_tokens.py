@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from text_studies import made, resolved, shown, vocabulary
+from text_studies import made, shown, vocabulary
 
 from tests.studies.conftest import tables
 from vitral.data import CorpusConfig
@@ -45,23 +45,6 @@ def units(result: StudyResult) -> dict:
         }
         for arm in result.arms
     }
-
-
-def test_what_is_equal_in_each_arm():
-    """The characters of a token are those of 1,024 byte pairs on the complete Shakespeare."""
-    arms = {arm.arm.name: arm for arm in resolved(TOKENS, "standard", training={"batch_size": 32})}
-    assert list(arms) == list(LONGER_IS_BETTER)
-    base, pairs = arms["char"], arms["bpe-1024"]
-    for arm in arms.values():
-        equal = arm.arm.name != "same-text"
-        assert (arm.flops == pytest.approx(base.flops, rel=0.02)) == equal
-    assert arms["bpe-4096"].config.training.steps < base.config.training.steps
-    length = 2.448
-    window = arms["same-window"].config
-    assert window.model.context_length * length == pytest.approx(base.config.model.context_length, rel=0.02)
-    assert arms["same-text"].num_tokens * length == pytest.approx(base.num_tokens, rel=0.02)
-    assert arms["same-parameters"].num_parameters == pytest.approx(pairs.num_parameters, rel=0.01)
-    assert arms["same-parameters"].arm.against == "bpe-1024"
 
 
 def test_longer_tokens_are_better_where_they_are(tmp_path):

@@ -1,13 +1,12 @@
 """The probe of losses by position: the numbers its view compares, checks, tabulates and draws."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.studies.conftest import fresh
+from tests.studies.conftest import NO_STUDY, fresh, is_plain
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, View
@@ -15,8 +14,6 @@ from vitral.studies.probes import context
 from vitral.training import RunConfig
 
 CONTEXT = 8
-RESULT: Any = None
-"""The view reads nothing of the study's result."""
 
 
 def run_of(inside: Sequence[float], beyond: float, *, why: str = "", first: int = 0) -> dict[str, Any]:
@@ -57,7 +54,7 @@ def along(view: View) -> list[Claim]:
 def test_a_loss_is_kept_where_its_rise_is_at_most_the_margin(
     beyond: tuple[float, ...], mean: float, shown: bool | None
 ) -> None:
-    view = context.BY_POSITION.view(RESULT, [arm("base", flat(*beyond))])
+    view = context.BY_POSITION.view(NO_STUDY, [arm("base", flat(*beyond))])
     (check,) = view.checks
     assert (check.high, check.shown) == (context.KEEPS, shown)
     assert check.value == pytest.approx(mean)
@@ -70,7 +67,7 @@ def test_reading_on_is_compared_with_alibi_first() -> None:
     arms = [kind("learned", 2.0, 2.0, 2.0), kind("none", 2.6, 2.61, 2.59), kind("rotary", 2.5, 2.52, 2.51)]
     for run in arms[0].runs.values():
         run["beyond"]["nats"] = [None] * 8
-    second, first, *_ = judge(context.BY_POSITION.view(RESULT, [*arms, kind("alibi", 2.01, 2.0, 1.99)]).comparisons)
+    second, first, *_ = judge(context.BY_POSITION.view(NO_STUDY, [*arms, kind("alibi", 2.01, 2.0, 1.99)]).comparisons)
     assert [one.comparison.arm for one in (first, second)] == ["rotary", "none"]
     assert (first.comparison.against, first.verdict) == ("title of alibi", "worse")
     assert first.difference == pytest.approx(0.51)
@@ -78,7 +75,7 @@ def test_reading_on_is_compared_with_alibi_first() -> None:
 
 def test_an_arm_that_cannot_read_on_is_named_and_not_judged() -> None:
     base = arm("base", flat(0.0, 0.0, 0.0, why="learned positions end at 8"))
-    view = context.BY_POSITION.view(RESULT, [base, arm("other", flat(2.01, 2.0, 1.99))])
+    view = context.BY_POSITION.view(NO_STUDY, [base, arm("other", flat(2.01, 2.0, 1.99))])
     assert [(note.arm, "learned positions end at 8" in note.text) for note in view.notes] == [("base", True)]
     assert [check.arm for check in view.checks] == ["other"]
 
@@ -90,13 +87,13 @@ def test_a_change_along_the_window_is_found_and_a_constant_gap_is_none() -> None
         base.append(run_of(own, 2.0))
         steep.append(run_of([loss + 0.1 * p + 0.001 * seed * p for p, loss in enumerate(own)], 2.0))
         level.append(run_of([loss + 0.3 + 0.01 * (p // 2) * (seed - 2) for p, loss in enumerate(own)], 2.0))
-    claims = along(context.BY_POSITION.view(RESULT, [arm("base", base), arm("steep", steep), arm("level", level)]))
+    claims = along(context.BY_POSITION.view(NO_STUDY, [arm("base", base), arm("steep", steep), arm("level", level)]))
     assert [(claim.comparison.arm, claim.verdict) for claim in claims] == [("steep", "higher"), ("level", "undecided")]
     assert claims[0].difference == pytest.approx(0.102 * (6.5 - 0.5))  # last two positions less the first two
 
 
 def test_the_measure_is_plain_and_can_be_viewed(tiny: RunConfig) -> None:
     found = context.by_position(fresh(tiny, context_length=CONTEXT))
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert is_plain(found)
     assert (len(found["inside"]["nats"]), found["beyond"]["length"]) == (CONTEXT, 2 * CONTEXT)
-    assert context.BY_POSITION.view(RESULT, [arm("base", [found])]).notes
+    assert context.BY_POSITION.view(NO_STUDY, [arm("base", [found])]).notes

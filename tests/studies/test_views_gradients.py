@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.studies.conftest import NO_STUDY
 from vitral.core.config import merge
 from vitral.data import Batches, prepare
 from vitral.inspection import gradients_by_block
@@ -47,7 +48,7 @@ def viewed(measured: Mapping[str, Mapping[int, tuple[dict[str, Any], dict[str, A
         )
         for name, runs in measured.items()
     ]
-    return probe_named("gradients").view(None, arms)  # type: ignore[arg-type]
+    return probe_named("gradients").view(NO_STUDY, arms)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,13 @@
 """The probe `head-patterns`: what is measured of a run, and the numbers and judgements that its view makes of them."""
 
-import json
 from base64 import b64encode
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.studies.conftest import fresh
+from tests.studies.conftest import NO_STUDY, fresh, is_plain
 from vitral.inspection import KINDS
 from vitral.inspection.attention import BROAD
 from vitral.inspection.head_overlap import STEPS
@@ -43,8 +41,7 @@ def viewed(measured: Mapping[str, Mapping[int, Any]]) -> View:
         ArmMeasures(name, f"the arm {name}", {"model": {"num_heads": len(runs[1]["layers"][0]["heads"])}}, runs)
         for name, runs in measured.items()
     ]
-    result = SimpleNamespace(arms=[SimpleNamespace(arm=SimpleNamespace(name=next(iter(measured))))])
-    return probe_named("head-patterns").view(result, arms)  # type: ignore[arg-type]
+    return probe_named("head-patterns").view(NO_STUDY, arms)
 
 
 def two_arms(names: list[str], *, few: float, many: float, together: float) -> View:
@@ -68,7 +65,7 @@ WITHOUT_HEAD, WITHOUT_LAYER = "loss increase without one head (zeros)", "loss in
 def test_every_head_is_measured_and_measuring_again_gives_the_same(tiny: RunConfig) -> None:
     run = fresh(tiny, context_length=24, num_layers=2)
     data = probe_named("head-patterns").measure(run)
-    assert json.loads(json.dumps(data, allow_nan=False)) == data
+    assert is_plain(data)
     assert data == probe_named("head-patterns").measure(run)
     assert [len(layer["heads"]) for layer in data["layers"]] == [2, 2]
     head = data["layers"][0]["heads"][0]

@@ -1,18 +1,16 @@
 """The probe `meaning`: its study, runs it refuses, and a view whose claims and tables follow from made-up numbers."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from tests.studies.conftest import measures
-from vitral.studies import StudyResult
+from tests.studies.conftest import viewed
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
-from vitral.studies.probe import View
-from vitral.studies.probes.words import CORRELATION, GAIN, RIGHT, WORDS
+from vitral.studies.probes.words import CORRELATION, GAIN, RIGHT
 
-DASH = "\N{EN DASH}"
+HALF = [1.0, -1.0] * 9 + [1.0, 1.0]
 
 
 def reading(correlation: float, apart: float, preferences: Sequence[float | None], step: float = 1 / 500) -> Any:
@@ -21,30 +19,16 @@ def reading(correlation: float, apart: float, preferences: Sequence[float | None
         "language": "en",
         "neighbours": {"words": 31, "correlation": correlation, "shuffled": [-0.02, 0.03]},
         "places": ["embed", "blocks.0.resid_post"],
-        "senses": [
-            {
-                "word": word,
-                "first": "one",
-                "second": "two",
-                "within": [1.0, 0.9],
-                "across": [1.0, 0.9 - apart - index * step],
-            }
-            for index, word in enumerate(("bank", "light", "still", "lie"))
-        ],
+        "senses": [{"within": [1.0, 0.9], "across": [1.0, 0.9 - apart - index * step]} for index in range(4)],
         "pairs": [
             {"kind": "agreement", "good": "Dogs run.", "bad": "Dogs runs.", "preference": each} for each in preferences
         ],
     }
 
 
-def shown(measured: Mapping[str, Mapping[int, Any]]) -> View:
-    """The view of made-up arms."""
-    return WORDS.view(cast(StudyResult, None), measures(measured))
-
-
 def claims(measured: Mapping[str, Mapping[int, Any]], arm: str = "base") -> dict[str, Claim]:
     """By name of the quantity, the claims about an arm that compare it with no other arm."""
-    judged = judge(shown(measured).comparisons)
+    judged = judge(viewed("meaning", measured).comparisons)
     return {
         one.comparison.quantity.name: one
         for one in judged
@@ -60,11 +44,10 @@ def with_references(run: Any, fresh: Any, counted: Sequence[float | None]) -> An
 def test_one_model_is_tested_over_sentences_and_words() -> None:
     """Ten subjects of two pairs: nine of ten right, against half for the untrained model and for n-grams."""
     right = [1.0, 1.0] * 9 + [-1.0, 1.0]
-    half = [1.0, -1.0] * 9 + [1.0, 1.0]
-    run = with_references(reading(0.4, 0.1, right), reading(0.0, 0.0, half, 1 / 900), half)
+    run = with_references(reading(0.4, 0.1, right), reading(0.0, 0.0, HALF, 1 / 900), HALF)
     found = {
         (one.comparison.quantity.name, one.comparison.against): one
-        for one in judge(shown({"base": {1: run}}).comparisons)
+        for one in judge(viewed("meaning", {"base": {1: run}}).comparisons)
     }
     name = "agreement: right sentence preferred"
     chance = found[name, "chance (0.5)"]
@@ -80,11 +63,15 @@ def test_claims_follow_the_numbers() -> None:
     def runs(correlation: float, apart: float, right: int, least: float = 1 / 500) -> dict[str, dict[int, Any]]:
         return {
             "base": {
-                seed: reading(
-                    correlation + seed / 1e3,
-                    apart * (1 + seed / 1e3),
-                    [1.0] * (right + seed % 2) + [-1.0] * (20 - right - seed % 2),
-                    least,
+                seed: with_references(
+                    reading(
+                        correlation + seed / 1e3,
+                        apart * (1 + seed / 1e3),
+                        [1.0] * (right + seed % 2) + [-1.0] * (20 - right - seed % 2),
+                        least,
+                    ),
+                    reading(0.0, 0.0, HALF),
+                    HALF,
                 )
                 for seed in (1, 2, 3)
             }

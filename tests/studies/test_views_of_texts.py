@@ -10,18 +10,12 @@ from text_studies import made, shown
 from tests.studies.conftest import fresh, tables
 from vitral.data import prepare
 from vitral.evaluation import evaluate_split
-from vitral.report.sections import Table
 from vitral.studies import study_named
-from vitral.studies.probe import Trained, View
+from vitral.studies.probe import Trained
 from vitral.studies.probes import probe_named
 from vitral.training import RunConfig
 
-REPETITION, FINE_TUNING, TOKENS = map(study_named, ("repetition", "fine-tuning", "tokens"))
-
-
-def table(view: View) -> Table:
-    (found,) = tables(view)
-    return found
+FINE_TUNING = study_named("fine-tuning")
 
 
 def test_the_lowest_loss_is_chosen_by_validation_and_passes_are_counted(tiny: RunConfig) -> None:
@@ -51,7 +45,7 @@ def test_every_arm_that_begins_from_another_is_compared_with_it(tmp_path) -> Non
     loss = {"works-play": 2.0, "machado-play": 3.0, "machado-works": 3.5}
     measured = {name: {seed: {"first_loss": loss.get(name, 1.5) + seed / 100} for seed in (1, 2, 3)} for name in names}
     view = shown(probe_named("forgetting"), result, measured)
-    assert ("all other works", "1.520") in table(view).rows
+    assert ("all other works", "1.520") in tables(view)[0].rows
     assert [(one.arm, one.against) for one in view.comparisons] == [
         ("works-play", "all other works"),
         ("machado-play", "novels in Portuguese"),

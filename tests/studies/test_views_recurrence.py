@@ -1,16 +1,13 @@
 """The probes `context` and `recall`: what is known of made-up runs is what their pages say."""
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
+from tests.studies.conftest import NO_STUDY
 from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures
 from vitral.studies.probes import probe_named
-from vitral.studies.results import StudyResult
-
-RESULT = cast("StudyResult", SimpleNamespace())
 
 
 def told(arm: str, far: float) -> ArmMeasures:
@@ -22,11 +19,11 @@ def told(arm: str, far: float) -> ArmMeasures:
 
 
 def test_the_gain_from_far_context_is_compared_with_the_bases() -> None:
-    view = probe_named("context").view(RESULT, [told("attention", 0.2), told("lstm", 0.1)])
+    view = probe_named("context").view(NO_STUDY, [told("attention", 0.2), told("lstm", 0.1)])
     (gain,) = judge(view.comparisons)
     assert gain.difference == pytest.approx(-0.1, abs=0.01)
     assert gain.verdict == "worse"  # it gains less
-    assert not probe_named("context").view(RESULT, [told("alone", 0.2)]).comparisons
+    assert not probe_named("context").view(NO_STUDY, [told("alone", 0.2)]).comparisons
 
 
 def recalled(arm: str, pairs: int, far: float) -> ArmMeasures:
@@ -41,7 +38,7 @@ def recalled(arm: str, pairs: int, far: float) -> ArmMeasures:
 
 def test_arms_are_compared_within_their_task_and_with_chance() -> None:
     arms = [recalled("a1", 1, 0.9), recalled("l1", 1, 0.2), recalled("a4", 4, 0.8), recalled("l4", 4, 0.125)]
-    view = probe_named("recall").view(RESULT, arms)
+    view = probe_named("recall").view(NO_STUDY, arms)
     pairs = {(one.subject, one.against) for one in view.comparisons}
     assert {("l1", "a1"), ("l4", "a4")} < pairs
     assert not {("l4", "a1"), ("a4", "a1"), ("l4", "l1")} & pairs

@@ -1,11 +1,10 @@
 """The probe `related-words`: claims follow from made-up weights, and no head is tested on its own choice."""
 
-from typing import Any, cast
+from typing import Any
 
-from vitral.studies import StudyResult
+from tests.studies.conftest import viewed
 from vitral.studies.judging import judge
-from vitral.studies.probe import ArmMeasures
-from vitral.studies.probes.words import RELATED, agreement_items, chosen_head
+from vitral.studies.probes.words import agreement_items, chosen_head
 
 
 def reading(*differences: tuple[float, float], correlation: float = 0.2) -> dict[str, Any]:
@@ -30,16 +29,11 @@ def test_the_head_of_one_half_is_tested_on_the_other() -> None:
     assert found[0] == (0, 0)
     assert set(found[1]) == {1, 3}
     assert max(map(abs, found[1].values())) < 1e-12
-    assert chosen_head({0: [[1.0]]}) is None
+    assert chosen_head({(0, (0, 0)): 1.0}) is None
 
 
 def test_claims_follow_from_the_weights() -> None:
     clear = measured(*((0.20 + 0.01 * (index % 3), -0.20 - 0.01 * ((index + 1) % 3)) for index in range(12)))
-    arms = [ArmMeasures("model", "the model", {}, {1: clear})]
-    found = {
-        claim.comparison.subject: claim for claim in judge(RELATED.view(cast(StudyResult, None), arms).comparisons)
-    }
-    assert [claim.verdict for claim in found.values()].count("higher") == 1  # head 0; the mean of both is near 0
-    assert not RELATED.view(
-        cast(StudyResult, None), [ArmMeasures("x", "x", {}, {1: {"scores": None, "weights": []}})]
-    ).tables
+    found = judge(viewed("related-words", {"model": {1: clear}}).comparisons)
+    assert [claim.verdict for claim in found].count("higher") == 1  # head 0; the mean of both is near 0
+    assert not viewed("related-words", {"x": {1: {"scores": None, "weights": []}}}).tables

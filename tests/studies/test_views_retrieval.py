@@ -1,9 +1,9 @@
 """The view of the probe `retrieval`: comparisons and tables follow from made-up numbers."""
 
-from typing import Any, cast
+from typing import Any
 
+from tests.studies.conftest import NO_STUDY
 from vitral.inspection.recall import BINS, MASKS
-from vitral.studies import StudyResult
 from vitral.studies.judging import judge
 from vitral.studies.probe import View
 from vitral.studies.probes.masks import RETRIEVAL
@@ -26,7 +26,7 @@ def shown(pairs: int, window: float, bidirectional: float) -> View:
         "guess": {mask: [0.4 - 0.1 * (mask == "bidirectional")] * len(BINS) for mask in MASKS},
         "masks": {mask: runs(share) for mask, share in shares.items()},
     }
-    return RETRIEVAL.view(cast(StudyResult, None), {"tasks": [task]})
+    return RETRIEVAL.view(NO_STUDY, {"tasks": [task]})
 
 
 def test_masks_are_compared_with_a_guess_and_with_the_causal_one() -> None:

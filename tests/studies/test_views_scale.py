@@ -1,6 +1,5 @@
 """The probes `saturation` and `score-statistics`: what is measured, and the numbers and judgements of their views."""
 
-import json
 import math
 from collections.abc import Mapping
 from copy import deepcopy
@@ -8,46 +7,18 @@ from typing import Any
 
 import pytest
 
-from tests.studies.conftest import tables
-from vitral.data import prepare
-from vitral.inspection import attention_saturation, score_statistics
-from vitral.inspection.windows import scored_windows
-from vitral.model import Transformer
-from vitral.runs import load_run
+from tests.studies.conftest import NO_STUDY, fresh, is_plain, tables
+from vitral.inspection import score_statistics
 from vitral.studies import study_named
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
-from vitral.studies.probe import ArmMeasures, Trained, View
+from vitral.studies.probe import ArmMeasures, View
 from vitral.studies.probes import probe_named
-from vitral.studies.probes.scores import WINDOWS
 from vitral.studies.resolution import resolve
 from vitral.training import RunConfig
-from vitral.training.run import train
 
 SCALE = study_named("scale")
 Plain = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def measured(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, Plain]]:
-    """Two arms, really trained for a moment from one seed and measured."""
-    found: dict[str, dict[int, Plain]] = {}
-    dataset = prepare(tiny.corpus)
-    for scale in ("sqrt", "learned-per-head"):
-        plain = tiny.plain()
-        plain["model"]["attention"] = {"scale": scale}
-        folder = train(RunConfig.parse(plain | {"seed": 5}), tmp_path_factory.mktemp("runs") / scale, dataset=dataset)
-        run = Trained(scale, 5, load_run(folder.path, "last"), dataset, "quick")
-        found[scale] = {5: json.loads(json.dumps(probe_named("saturation").measure(run), allow_nan=False))}
-    return found
-
-
-def test_fresh_is_the_model_before_its_first_step(measured: Mapping[str, Mapping[int, Plain]], tiny: RunConfig) -> None:
-    dataset = prepare(tiny.corpus)
-    model = Transformer(tiny.model, dataset.tokenizer.vocab_size, seed=5).eval()
-    pairs = scored_windows(dataset.splits["test"], 11, WINDOWS[0])
-    assert measured["sqrt"][5]["fresh"] == attention_saturation(model, *pairs)
-    assert measured["sqrt"][5]["trained"]["loss"] < measured["sqrt"][5]["fresh"]["loss"]
 
 
 def multiplied(run: Plain, by: Mapping[str, float]) -> Plain:
@@ -60,9 +31,10 @@ def multiplied(run: Plain, by: Mapping[str, float]) -> Plain:
 
 
 @pytest.fixture
-def by_run(measured: Mapping[str, Mapping[int, Plain]]) -> dict[str, dict[int, Plain]]:
+def by_run(tiny: RunConfig) -> dict[str, dict[int, Plain]]:
     """Three seeds of five arms with two layers; without a scale entropy is a third less, give or take."""
-    one = deepcopy(measured["learned-per-head"][5])
+    one = probe_named("saturation").measure(fresh(tiny, attention={"scale": "learned-per-head"}))
+    assert is_plain(one)
     for state in ("fresh", "trained"):
         one[state]["layers"] = one[state]["layers"][:1] * 2
     bare: Plain = deepcopy(one)
@@ -70,7 +42,7 @@ def by_run(measured: Mapping[str, Mapping[int, Plain]]) -> dict[str, dict[int, P
         for layer in bare[state]["layers"]:
             layer["factors"] = []
     less = {seed: 1 + seed / 1000 for seed in (1, 2, 3)}
-    found: dict[str, dict[int, Plain]] = {
+    return {
         "sqrt": {seed: multiplied(bare, {"entropy_share": less[seed]}) for seed in less},
         "none": {seed: multiplied(bare, {"entropy_share": 0.66 + seed / 500}) for seed in less},
         "learned-per-head": {
@@ -80,7 +52,6 @@ def by_run(measured: Mapping[str, Mapping[int, Plain]]) -> dict[str, dict[int, P
         "d64": dict.fromkeys(less, bare),
         "d64-none": {1: multiplied(bare, {"entropy_share": 1.2})},
     }
-    return found
 
 
 def viewed(by_run: Mapping[str, Mapping[int, Plain]]) -> View:
@@ -94,7 +65,7 @@ def viewed(by_run: Mapping[str, Mapping[int, Plain]]) -> View:
     for arm in arms:
         for run in arm.runs.values():
             run["d_head"] = arm.config["model"]["d_model"] // arm.config["model"]["num_heads"]
-    return probe_named("saturation").view(None, arms)  # type: ignore[arg-type]
+    return probe_named("saturation").view(NO_STUDY, arms)
 
 
 def claims(view: View, quantity: str) -> dict[str, Claim]:
@@ -132,17 +103,13 @@ def test_the_exponent_of_alignment_is_the_slope_over_d_k(by_run: dict[str, dict[
 # ---------------------------------------------------------------- score-statistics
 
 
-@pytest.fixture(scope="module")
-def few() -> Plain:
-    """The direct measurement with few pairs and rows, at all four widths."""
-    return json.loads(json.dumps(score_statistics(30_000, 150, 1), allow_nan=False))
-
-
 def scores_view(measured: Plain) -> View:
-    return probe_named("score-statistics").view(None, measured)  # type: ignore[arg-type]
+    return probe_named("score-statistics").view(NO_STUDY, measured)
 
 
-def test_checks_of_scores_follow_the_numbers(few: Plain) -> None:
+def test_checks_of_scores_follow_the_numbers() -> None:
+    few = score_statistics(30_000, 150, 1)
+    assert is_plain(few)
     view = scores_view(few)
     assert [one.shown for one in view.checks] == [True] * 5
     other = deepcopy(few)

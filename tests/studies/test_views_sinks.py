@@ -1,11 +1,9 @@
 """The probe `attention-sinks`: what is measured of a run, and the numbers and judgements of its view."""
 
-import json
 from typing import Any
 
-from tests.studies.conftest import fresh, tables
+from tests.studies.conftest import fresh, is_plain, tables, viewed
 from vitral.studies.judging import judge
-from vitral.studies.probe import ArmMeasures, View
 from vitral.studies.probes import probe_named
 from vitral.training import RunConfig
 
@@ -17,22 +15,18 @@ def a_run(weights: list[list[float]], rise: float) -> dict[str, Any]:
     return {"uniform": 0.1, "loss": 2.0, "layers": layers, "without": without}
 
 
-def viewed(**arms: dict[int, dict[str, Any]]) -> View:
-    return probe_named("attention-sinks").view(None, [ArmMeasures(name, name, {}, runs) for name, runs in arms.items()])  # type: ignore[arg-type]
-
-
 def test_every_head_of_a_run_is_measured_and_shown(tiny: RunConfig) -> None:
     found = probe_named("attention-sinks").measure(fresh(tiny, num_layers=2))
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert is_plain(found)
     assert [len(layer["heads"]) for layer in found["layers"]] == [2, 2]
-    assert viewed(base={1: found}).tables
+    assert viewed("attention-sinks", {"base": {1: found}}).tables
 
 
 def test_claims_and_tables_follow_the_numbers() -> None:
     base = {seed: a_run([[0.2, 0.6], [0.3, 0.5]], 0.1 + seed / 1000) for seed in (1, 2, 3)}
     other = {seed: a_run([[0.1, 0.1 + seed / 100]], 0.0) for seed in (1, 2, 3)}
-    view = viewed(base=base, other=other)
-    assert tables(view)[0].rows[0] == ("base", "0.400", "0.600", "0.100", "0.102", "0.102", "0.102")
+    view = viewed("attention-sinks", {"base": base, "other": other})
+    assert tables(view)[0].rows[0] == ("the arm base", "0.400", "0.600", "0.100", "0.102", "0.102", "0.102")
     assert [claim.verdict for claim in judge(view.comparisons)] == [
         "undecided",  # 0.4 against 0.1 in every seed: no spread
         "undecided",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.studies.conftest import measures
-from vitral.inspection.texts import TRUTH
+from vitral.inspection.strategies import TRUTH
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, View

@@ -1,24 +1,19 @@
 """The probe of capabilities: what it measures of a run, and the numbers its view compares, checks and tabulates."""
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.studies.conftest import NO_STUDY, fresh, is_plain
 from vitral.core.config import merge
-from vitral.data import prepare
-from vitral.runs import load_run
 from vitral.studies import study_named
 from vitral.studies.judging import judge
-from vitral.studies.probe import ArmMeasures, Trained
+from vitral.studies.probe import ArmMeasures
 from vitral.studies.probes import masks
-from vitral.training import RunConfig, train
+from vitral.training import RunConfig
 
 MASK = study_named("mask")
-RESULT: Any = None
-"""The view reads nothing of the study's result."""
 
 
 def arms(seeds: int, **changes: dict[str, Any]) -> list[ArmMeasures]:
@@ -65,7 +60,7 @@ def arms(seeds: int, **changes: dict[str, Any]) -> list[ArmMeasures]:
 
 
 def test_each_use_is_compared_with_the_base_and_both_sides_with_one() -> None:
-    claims = judge(masks.USES.view(RESULT, arms(4)).comparisons)
+    claims = judge(masks.USES.view(NO_STUDY, arms(4)).comparisons)
     by_quantity = {(claim.comparison.arm, claim.comparison.quantity.name): claim for claim in claims[:6]}
     both = by_quantity["bidirectional", "loss (infilling, both sides)"]
     assert (both.verdict, both.difference) == ("better", pytest.approx(-0.5, abs=0.02))
@@ -94,14 +89,14 @@ def test_each_use_is_compared_with_the_base_and_both_sides_with_one() -> None:
 def test_a_prediction_moves_with_the_next_token_exactly_where_the_mask_shows_it(
     visible: bool, moved: float, shown: bool
 ) -> None:
-    view = masks.USES.view(RESULT, arms(3, causal={"shift": 0.0, "visible": visible, "moved": moved}))
+    view = masks.USES.view(NO_STUDY, arms(3, causal={"shift": 0.0, "visible": visible, "moved": moved}))
     leaks = [check for check in view.checks if check.arm == "causal" and check.value == moved]
     assert [check.shown for check in leaks] == [shown, shown]
 
 
 @pytest.mark.parametrize("name", ["causal", "bidirectional", "prefix", "leak"])
 def test_every_arm_is_measured_and_the_measure_is_plain(
-    name: str, tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tiny: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(masks, "PASSAGES", ((12, 6, 6),))
     monkeypatch.setattr(masks, "WINDOWS", ((30, 8),))
@@ -109,12 +104,10 @@ def test_every_arm_is_measured_and_the_measure_is_plain(
     changes: dict[str, Any] = next(arm.changes for arm in MASK.arms if arm.name == name)
     if name == "prefix":
         changes = {"model": {"attention": {"mask": {"name": "prefix", "length": 5}}}}
-    config = RunConfig.parse(merge(tiny.plain(), changes))
-    dataset = prepare(config.corpus)
-    folder = train(config, tmp_path / "run", dataset=dataset)
-    trained = Trained(name, 1, load_run(folder.path, "last"), dataset, "quick")
-    found = masks.uses(trained)
-    assert json.loads(json.dumps(found, allow_nan=False)) == found == masks.uses(trained)
+    run = fresh(RunConfig.parse(merge(tiny.plain(), changes)))
+    found = masks.uses(run)
+    assert is_plain(found)
+    assert found == masks.uses(run)
     assert (found["filling"]["both"] is None) is (name == "leak")
     # Of 11 tokens: all but the prefix's first four; 15% to the nearest whole number.
     assert found["targets"] == (7 if name == "prefix" else 2 if name == "bidirectional" else 11)
@@ -122,4 +115,4 @@ def test_every_arm_is_measured_and_the_measure_is_plain(
     assert found["leak"]["late"]["visible"] is not hidden
     assert (found["leak"]["late"]["moved"] > 1e-6) is not hidden
     assert found["classifying"] is None  # the last tenth of a text is no segment that was trained on
-    assert masks.USES.view(RESULT, [ArmMeasures(name, name, {}, {1: found})]).checks
+    assert masks.USES.view(NO_STUDY, [ArmMeasures(name, name, {}, {1: found})]).checks

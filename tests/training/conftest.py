@@ -23,7 +23,7 @@ from vitral.training import Event, RunConfig, plans, train
 from vitral.training.optimizers import build_optimizer
 from vitral.training.plans import ResolvedPlan, resolve_plan
 from vitral.training.trainer import Trainer
-from vitral.training.trials import ExecutionPlan, StepTime
+from vitral.training.trials import ExecutionPlan
 
 Configured = Callable[..., RunConfig]
 WORDS = ("the", "cat", "saw", "a", "bird", "and", "sang", "to", "me", "dog", "of")
@@ -157,10 +157,10 @@ class Bench:
     def takes(self, seconds: Callable[[RunConfig, ExecutionPlan], float]) -> None:
         """Let a step of a plan take so long."""
 
-        def answer(config: RunConfig, build: Any, plan: ExecutionPlan, **how: Any) -> StepTime:
+        def answer(config: RunConfig, build: Any, plan: ExecutionPlan, **how: Any) -> float:
             self.asked.append((torch.get_num_threads(), plan, how.get("most")))
             took = seconds(config, plan)
-            return StepTime(took, took)
+            return took
 
         self._patch.setattr(plans, "time_steps", answer)
 

@@ -15,7 +15,6 @@ from vitral.runs import RunConfig, enter
 from vitral.runs.identity import Decision, decided
 from vitral.training import deadline, plans, resume, train
 from vitral.training.deadline import Deadline, TimeFrame, TimeLimit
-from vitral.training.trials import StepTime
 
 SECONDS = 60.0
 
@@ -95,7 +94,7 @@ def test_the_end_comes_in_time(begins: float, ends: float, slower: float, planne
 
 
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "time_steps", lambda *given, **how: StepTime(0.0001, 0.0001))
+    monkeypatch.setattr(plans, "time_steps", lambda *given, **how: 0.0001)
 
 
 def test_a_run_with_minutes_goes_on_with_the_rest_and_is_a_function_of_its_decisions(

@@ -13,7 +13,7 @@ from vitral.core.errors import UsageError
 from vitral.model import Transformer, cost
 from vitral.training import RunConfig, plans, trials
 from vitral.training.plans import LADDER, resolve_plan
-from vitral.training.trials import ExecutionPlan, TooSlow, time_steps
+from vitral.training.trials import ExecutionPlan, time_steps
 
 FLOAT, BRAIN = ExecutionPlan("float32", compile=False), ExecutionPlan("bfloat16", compile=False)
 NO_COMPILER = "plan: cannot compile here (RuntimeError); continuing without it"
@@ -88,12 +88,7 @@ def test_a_step_is_estimated_from_a_part_of_it(
     work = {n: n * cost(config.model.model_copy(update={"context_length": n}), 7).forward_flops for n in (5, 11)}
     passes = config.training.accumulation * 3 * work[11] / (rows * work[length])
     assert (set(shapes[:2]), set(shapes[2:])) == ({(1, 5)}, {(rows, length)})
-    assert (found.first, found.steady) == (2.0, pytest.approx(passes + 1.0))
-
-
-def test_a_first_step_over_its_limit_is_the_last(configured: Configured) -> None:
-    with pytest.raises(TooSlow):
-        time_steps(configured(), build, FLOAT, limit=0.0)
+    assert found == pytest.approx(passes + 1.0)
 
 
 def test_a_long_run_tries_the_compiler_and_goes_on_without_it(bench: Bench) -> None:

@@ -231,7 +231,7 @@ def spoils(trainer: Trainer) -> None:
         ("replicated", fails, [4, 2], "its disk is full"),
         ("replicated", flips, [4, 4], "rank 1 differs"),
         # Before the step is applied: all ranks would have the same weights afterwards.
-        ("replicated", lambda trainer: setattr(trainer.batches, "_seed", 7), [4, 4], "rank 1 differs"),
+        ("replicated", lambda trainer: setattr(trainer.batches, "seed", 7), [4, 4], "rank 1 differs"),
         ("sharded", spoils, [3, 3], "step 3"),
     ],
 )

@@ -4,14 +4,14 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 import typer
 from annotated_types import Interval
 
-from vitral.app.completion import completing
-from vitral.app.options import Argument, Option, Paths
+from vitral.app.arguments import Argument, Option, Paths
 from vitral.core.errors import VitralError
 
 Around = Callable[..., AbstractContextManager[Mapping[str, Any]]]
@@ -178,3 +178,28 @@ def _parsed(parts: list[Any]) -> Any:
     if set(get_args(Paths)) <= set(kinds):
         return get_args(Paths)[1]
     return list[str] if getattr(get_origin(kinds[0]), "__name__", "") == "Sequence" else kinds[0]
+
+
+EXERCISE_KINDS = ("attention", "multi-head", "block", "positions", "choice", "loss", "cross-attention")
+"""Those of `vitral.explanation`, which loads slowly."""
+TEXTS = (
+    *("alice", "bras-cubas", "dom-casmurro", "frankenstein", "machado", "os-lusiadas", "python", "sample"),
+    *("sample-pt", "shakespeare", "tinyshakespeare"),
+)
+"""The names of `vitral.data.corpus_names`, whose import takes seconds."""
+FOLDERS = {"examples": "explanation/gallery", "presets": "runs/_presets", "studies": "studies/catalogue"}
+"""Each kind of names that are those of files, and the folder of these."""
+
+
+def names(kind: str) -> list[str]:
+    """All names of a kind."""
+    if kind in FOLDERS:
+        return [file.stem for file in (Path(__file__).parents[1] / FOLDERS[kind]).glob("*.toml")]
+    return [*(TEXTS if kind == "texts" else EXERCISE_KINDS)]
+
+
+def completing(kinds: str) -> Callable[[str], list[str]]:
+    """The completion of an argument that is a name of one of several kinds."""
+    return lambda incomplete: sorted(
+        name for kind in kinds.split() for name in names(kind) if name.startswith(incomplete)
+    )

@@ -1,21 +1,21 @@
 """The demonstration: train, study and explain a small model of a bundled text, and write one page about it."""
 
-import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vitral.app.arguments import free_folder
 from vitral.app.run import Run
 from vitral.core.config import assignment
 from vitral.core.errors import UsageError
 from vitral.core.files import is_left_behind, replace_durably
 from vitral.core.language import language
-from vitral.core.manifest import MANIFEST
+from vitral.core.seals import MANIFEST
 from vitral.data import Dataset, load_corpus, prepare
 from vitral.evaluation import copied_spans, training_text
 from vitral.page import page_content, page_document
-from vitral.report.demonstration import FIGURES, PAGE, DemonstrationResult, WrittenText
+from vitral.report.demonstration import FIGURES, PAGE, DemonstrationResult
 from vitral.report.model import ModelCount
 from vitral.report.survey import Survey, survey_dataset
 from vitral.runs import load_run, refuse_existing
@@ -85,17 +85,16 @@ class Demonstration:
 
     def finish(self, study: StudyResult) -> DemonstrationResult:
         """The text and the attention of the full model of the first seed, and the findings of the study."""
-        run, sentence = (
-            Run(run_path(self.out / STUDY, self.study.arms[0].name, self.study.seeds[0])),
-            self.subject.sentence,
-        )
+        run = Run(run_path(self.out / STUDY, self.study.arms[0].name, self.study.seeds[0]))
+        sentence = self.subject.sentence
         name = f"blocks.{run.model.config.num_layers - 1}.attn.weights"
         text = run.generate(max_tokens=CHARACTERS, temperature=TEMPERATURE, seed=SAMPLE_SEED)
+        copied = copied_spans(text, training_text(self.dataset))
         return DemonstrationResult(
             survey=self.survey,
             count=self.count,
             run=run.path,
-            sample=WrittenText(text, run.step, TEMPERATURE, copied_spans(text, training_text(self.dataset))),
+            sample={"text": text, "step": run.step, "temperature": TEMPERATURE, "copied": copied},
             sentence=sentence,
             labels=[run.tokenizer.label(int(token)) for token in run.encode(sentence)[0]],
             weights=run.trace(sentence, [name])[name][0].numpy(),
@@ -132,21 +131,26 @@ def plan_demonstration(out: Path | None = None, settings: Sequence[str] = ()) ->
         UsageError: `out` contains something else, a setting is invalid, or its model could not fill the page.
     """
     subject = SUBJECTS[language()]
-    out = _usual_folder(subject.folder, continued=not settings) if out is None else out
+
+    def is_free(folder: Path) -> bool:
+        stopped = not settings and _has_begun(folder) and not (folder / MANIFEST).exists()
+        return stopped or not folder.exists()
+
+    out = free_folder(subject.folder, is_free) if out is None else out
     if not _has_begun(out):
         refuse_existing(out)
     config = configure(PRESET, corpus=subject.text, overrides=[assignment(setting) for setting in settings])
     corpus = load_corpus(config.corpus)
     dataset = prepare(config.corpus, corpus=corpus)
-    model, training, tokens = config.model, config.training, len(dataset.tokenizer.encode(subject.sentence))
+    model, least = config.model, len(dataset.tokenizer.encode(subject.sentence))
     has_attention = model.attention != "none" and model.num_layers > 0
-    if training.objective != "next-token" or not has_attention or model.context_length < tokens:
+    if config.training.objective != "next-token" or not has_attention or model.context_length < least:
         raise UsageError(
             "demo: the page needs a model of next tokens with a block of attention, and model.context_length of "
             "{least} or more",
-            least=tokens,
+            least=least,
         )
-    sizes = {"context_length": model.context_length, "batch_size": training.batch_size}
+    sizes = {"context_length": model.context_length, "batch_size": config.training.batch_size}
     surveyed = survey_dataset(dataset, corpus.text, **sizes)
     count = ModelCount.of(PRESET, config, dataset.tokenizer.vocab_size)
     whole = study_named("no-attention")
@@ -159,12 +163,3 @@ def _has_begun(out: Path) -> bool:
     known = {STUDY, FIGURES, PAGE, MODEL, MANIFEST}
     names = {name for name in os.listdir(out) if not is_left_behind(name)} if out.is_dir() else set()
     return STUDY in names and names <= known and (out / STUDY).is_dir()
-
-
-def _usual_folder(name: str, *, continued: bool) -> Path:
-    """The first of `runs/NAME`, `runs/NAME-2` and so on that is new or, with `continued`, stopped before its end."""
-    for place in itertools.count(1):
-        out = Path("runs") / (name if place == 1 else f"{name}-{place}")
-        if not out.exists() or (continued and _has_begun(out) and not (out / MANIFEST).exists()):
-            return out
-    raise AssertionError

@@ -1,12 +1,11 @@
 """Exercises as files: the sheet and its key in every form."""
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from vitral.core.errors import UsageError
-from vitral.core.files import storage
+from vitral.core.files import require_free, storage
 from vitral.core.language import _, language
 from vitral.explanation.examples.by_name import write_new
 from vitral.explanation.exercises.sheets import ExerciseSheet
@@ -54,8 +53,7 @@ def write_sheets(sheets: Sequence[ExerciseSheet], out: Path, *, with_practice: b
         raise UsageError("exercise: several exercises, and pages for practice, need a folder, not {out}", out=out)
     targets = _of_file(sheets[0], out) if is_file else _of_folder(sheets, out, with_practice=with_practice)
     for path in targets:
-        if os.path.lexists(path):
-            raise UsageError("{target}: exists already and was not overwritten; choose another name", target=path)
+        require_free(path)
     contents = {path: make() for path, make in targets.items()}
     missing = {path.suffix.removeprefix(".") for path, content in contents.items() if content is None}
     why = {

@@ -5,7 +5,7 @@ No failure of a display ends a training.
 
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -152,18 +152,25 @@ class TrainingState:
         named = (f"{baseline_name(order)} {number(loss, '.3f')}" for order, loss in self.baselines.orders.items())
         return _("n-gram baselines, nats per token: {losses}", losses=" · ".join(named))
 
-    def finished_arms(self) -> list[str]:
-        """The test losses of a study's finished runs, one line for each arm."""
-        return [f"{arm}: {' · '.join(number(loss, '.3f') for loss in losses)}" for arm, losses in self.arms.items()]
+    def view(self, notes: Sequence[str] = (), curve: str = "") -> ProgressView:
+        """The state as it is shown now."""
+        sample, (_first, done, total) = self.last.get("sample", {}), self.steps
+        arms = [f"{arm}: {' · '.join(number(loss, '.3f') for loss in losses)}" for arm, losses in self.arms.items()]
+        marks = tuple(map(tuple, sample.get("copied", ())))
+        return ProgressView(
+            headline=self.headline(),
+            label=_("training"),
+            share=min(1.0, done / max(1, total)),
+            lines=tuple(filter(None, (self.progress(), self.compared(), self.measuring, *arms))),
+            measured=self.measured(),
+            notes=tuple(notes),
+            sample=Preformatted(sample.get("text", ""), sample_heading(sample) if sample else "", marks),
+            curve=curve,
+        )
 
 
-def sample_heading(sample: Mapping[str, Any], *, marked: bool = True) -> str:
-    """When a sample was written, and how much of it is copied from the training text, where that was measured.
-
-    Args:
-        sample: the event.
-        marked: whether the copied passages are marked where it is shown.
-    """
+def sample_heading(sample: Mapping[str, Any]) -> str:
+    """When a sample was written, and how much of it is copied from the training text, where that was measured."""
     after = _("sample after step {step:,}", step=sample["step"])
     if "arm" in sample:
         after = _("sample after step {step:,} of {arm}, seed {seed}", **sample)
@@ -171,12 +178,8 @@ def sample_heading(sample: Mapping[str, Any], *, marked: bool = True) -> str:
         return after
     copied = sum(end - begin for begin, end in sample["copied"])
     found = {"share": copied / max(1, len(sample["text"])), "words": COPIED_WORDS}
-    said = _("nothing copied ({words} or more words in a row)", words=COPIED_WORDS)
-    if copied and marked:
-        said = _("{share:.0%} copied (underlined: {words} or more words in a row from the text)", **found)
-    elif copied:
-        said = _("{share:.0%} copied ({words} or more words in a row from the text)", **found)
-    return f"{after} · {said}"
+    said = N_("{share:.0%} copied ({words} or more words in a row from the text)")
+    return f"{after} · {_(said if copied else N_('nothing copied ({words} or more words in a row)'), **found)}"
 
 
 def _clock(seconds: float) -> str:
@@ -282,51 +285,71 @@ class Lines:
             words = " ".join(event["text"].split())
             told = [f"{sample_heading(event)}: {words[:BRIEF]}{'…' * (len(words) > BRIEF)}"]
         elif kind == "sample":
-            told = [f"--- {sample_heading(event, marked=False)}", event["text"], "---"]
+            told = [f"--- {sample_heading(event)}", event["text"], "---"]
         elif kind == "probe":
             told = [state.measuring]
         for line in told:
             print(visible(line), flush=True)
 
 
-class NotebookDisplay:
-    """A training in one output of a notebook that changes in place."""
+class Display:
+    """A training that is shown in one place that changes; a subclass draws it there."""
 
     def __init__(self) -> None:
-        """Show nothing before the first event."""
-        self._state = TrainingState()
-        self._events: dict[str, list[Event]] = {kind: [] for kind in DRAWN}
-        self._notes: list[str] = []
-        self._curve, self._shown = "", -REDRAWN_EVERY
-        self._handle: Any = None
+        """Show nothing yet."""
+        self.state, self._shown = TrainingState(), -REDRAWN_EVERY
 
     def __call__(self, event: Event) -> None:
         """Take an event, and show the state unless it was shown just now."""
+        self.take(event)
+        now = time.monotonic()
+        if event["event"] != "step" or now - self._shown >= REDRAWN_EVERY:
+            self._shown = now
+            self.draw()
+
+    def take(self, event: Event) -> None:
+        """Remember an event."""
+        self.state.take(event)
+
+    def draw(self) -> None:
+        """Show the state."""
+
+
+class NotebookDisplay(Display):
+    """A training in one output of a notebook."""
+
+    def __init__(self) -> None:
+        """Show nothing before the first event."""
+        super().__init__()
+        self._events: dict[str, list[Event]] = {kind: [] for kind in DRAWN}
+        self._notes = dict[str, None]()
+        self._curve = ""
+        self._handle: Any = None
+
+    def take(self, event: Event) -> None:
+        """Remember an event; the curve is drawn anew at each evaluation."""
+        super().take(event)
         kind = event["event"]
-        self._state.take(event)
+        if (line := lasting(event)) is not None:
+            self._notes[line] = None  # once
         if kind in ("start", "run"):
             self._events, self._curve = {each: [] for each in DRAWN}, ""
         if kind in DRAWN:
             self._events[kind].append(event)
         if kind in ("evaluation", "early", "lines"):
             self._curve = self._drawn()
-        if (line := lasting(event)) is not None and line not in self._notes:
-            self._notes.append(line)
-        now = time.monotonic()
-        if kind != "step" or now - self._shown >= REDRAWN_EVERY:
-            self._shown = now
-            self._show()
 
     def _drawn(self) -> str:
         from vitral.report.run import loss_curve
-        from vitral.report.style import svg_bytes
+        from vitral.report.style import drawn_bytes
 
-        is_causal_lm = self._state.is_causal_lm
+        is_causal_lm = self.state.is_causal_lm
         unit = _("nats per token") if is_causal_lm else _("nats per masked token")
-        drawn = loss_curve(self._events, self._state.baselines if is_causal_lm else None, unit)
-        return "" if drawn is None else svg_bytes(drawn).decode()
+        drawn = loss_curve(self._events, self.state.baselines if is_causal_lm else None, unit)
+        return "" if drawn is None else drawn_bytes(drawn).decode()
 
-    def _show(self) -> None:
+    def draw(self) -> None:
+        """In the output of the cell."""
         from IPython.display import HTML, display  # a notebook has it
 
         html = HTML(progress_html(self.view()))
@@ -337,16 +360,4 @@ class NotebookDisplay:
 
     def view(self) -> ProgressView:
         """The state as it is shown now."""
-        state = self._state
-        sample, (_first, done, total) = state.last.get("sample", {}), state.steps
-        heading, marks = sample_heading(sample) if sample else "", tuple(map(tuple, sample.get("copied", ())))
-        return ProgressView(
-            headline=state.headline(),
-            label=_("training"),
-            share=min(1.0, done / max(1, total)),
-            lines=tuple(filter(None, (state.progress(), state.measuring, *state.finished_arms()))),
-            measured=state.measured(),
-            notes=tuple(self._notes[-MOST_NOTES:]),
-            sample=Preformatted(sample.get("text", ""), heading, marks),
-            curve=self._curve,
-        )
+        return self.state.view([*self._notes][-MOST_NOTES:], self._curve)

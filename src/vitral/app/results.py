@@ -291,7 +291,7 @@ class DemoPage(Shown):
     @property
     def sample(self) -> str:
         """A text by that run."""
-        return self.result.sample.text
+        return self.result.sample["text"]
 
     @property
     def verdicts(self) -> tuple[str, ...]:

@@ -114,7 +114,7 @@ class Run(Shown):
     @property
     def masking(self) -> "Masking | None":
         """How tokens are masked, of a run that was trained to predict masked tokens instead of the next one."""
-        from vitral.training.objectives import masking_of
+        from vitral.evaluation.masking import masking_of
 
         return masking_of(self.sealed.config.training.objective, self.tokenizer)
 
@@ -240,7 +240,7 @@ class Run(Shown):
 
 @page_of.register
 def _run_page(run: Run) -> str:
-    from vitral.report.folder import Unwritten
+    from vitral.report.folder import ReportFolder
     from vitral.report.run import run_page
 
-    return run_page(enter(run.path, warn_on_stderr), Unwritten())
+    return run_page(enter(run.path, warn_on_stderr), ReportFolder())

@@ -20,11 +20,6 @@ def begin(arguments: Sequence[str] = ()) -> None:
     _starts.append(_starts[0] if len(_starts) == 1 else time.perf_counter())
 
 
-def end() -> None:
-    """The command has ended; what is called now is called from Python."""
-    _given.clear()
-
-
 def given() -> list[str]:
     """The arguments of the command."""
     return [*_given]

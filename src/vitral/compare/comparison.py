@@ -42,37 +42,16 @@ def derived(run: RunSummary) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class CurvePoint:
-    """An evaluation while training.
-
-    Attributes:
-        step: completed optimizer steps.
-        tokens: that the model was trained on so far.
-        seconds: of training steps so far; None where the speed was not logged.
-        validation: loss in nats per token.
-        test: loss in nats per token.
-    """
-
-    step: int
-    tokens: int
-    seconds: float | None
-    validation: float
-    test: float
-
-
-@dataclass(frozen=True)
 class ComparedRun:
     """A run among those that are compared.
 
     Attributes:
-        summary: the run in a few numbers; its name is unique among the runs.
+        summary: the run in a few numbers, with its curve; its name is unique among the runs.
         config: keys that affect its numbers, as plain data.
         checkpoint: the step whose weights were measured.
-        loss: of these weights on the whole test split; None where it was not measured.
-        curve: its evaluations.
+        tokens_per_step: of training.
         tokens_per_second: of training, the median of the logged speeds; None where none was logged.
-        threads: of training.
-        processor: it was trained on; None if unknown.
+        loss: of these weights on the whole test split; None where it was not measured.
         sample: written from the common prompt; None where there is none.
         why: reason why there is no loss, an English sentence; empty otherwise.
         why_no_sample: reason why there is no sample, likewise.
@@ -83,12 +62,10 @@ class ComparedRun:
     summary: RunSummary
     config: Mapping[str, Any]
     checkpoint: int
-    loss: "SplitLoss | None"
-    curve: tuple[CurvePoint, ...]
+    tokens_per_step: int
     tokens_per_second: float | None
-    threads: int
-    processor: str | None
-    sample: str | None
+    loss: "SplitLoss | None" = None
+    sample: str | None = None
     why: str = ""
     why_no_sample: str = ""
     is_whole: bool = True
@@ -100,13 +77,11 @@ class ComparedRun:
 
     def plain(self) -> dict[str, Any]:
         """As plain data."""
-        others = {key: getattr(self, key) for key in ("checkpoint", "tokens_per_second", "threads", "processor")}
         return {
             **run_record(self.summary),
-            **others,
+            **{key: getattr(self, key) for key in ("checkpoint", "tokens_per_step", "tokens_per_second", "sample")},
+            "curve": self.summary.plain()["curve"],
             "loss": None if self.loss is None else self.loss.plain(),
-            "curve": [asdict(point) for point in self.curve],
-            "sample": self.sample,
             "missing": self.why,
             "missing_sample": self.why_no_sample,
             "whole_test_split": self.is_whole,

@@ -221,15 +221,32 @@ def replace_durably(path: Path, content: bytes) -> None:
             insist(beside.unlink, missing_ok=True)
 
 
+def require_free(path: Path, *, is_in_folder: bool = False) -> None:
+    """Refuse a path at which something stands, before what is to be written there is computed.
+
+    Args:
+        path: of a new file.
+        is_in_folder: whether its folder must exist, too.
+
+    Raises:
+        UsageError: something stands there.
+        StorageError: there is no such folder.
+    """
+    if os.path.lexists(path):
+        raise UsageError("{path}: exists already and was not overwritten; choose another name", path=path)
+    if is_in_folder:
+        with storage(path):
+            os.stat(path.parent)
+
+
 def create_durably(path: Path, content: bytes) -> None:
     """Write a new file, whole or not at all.
 
     Raises:
-        FileExistsError: something stands at `path`; it stays as it is.
+        UsageError: something stands at `path`; it stays as it is.
         StorageError: it cannot be written.
     """
-    if os.path.lexists(path):
-        raise FileExistsError(path)
+    require_free(path)
     with suppress(OSError):
         sweep(path.parent, f".{path.name}.")
     replace_durably(path, content)

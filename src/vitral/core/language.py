@@ -21,9 +21,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from gettext import GNUTranslations
-from importlib import resources
 from io import BytesIO
 from numbers import Real
+from pathlib import Path
 from typing import Any, cast
 
 LANGUAGES = {"en": "English", "pt": "português"}
@@ -272,11 +272,10 @@ def _translations(code: str) -> GNUTranslations:
     from babel.messages.pofile import read_po
 
     whole = Catalog(locale=code)
-    for file in sorted(resources.files("vitral.locale").joinpath(code).iterdir(), key=lambda each: each.name):
-        if file.name.endswith(".po"):
-            for message in read_po(BytesIO(file.read_bytes()), locale=code):
-                if message.id:
-                    whole.add(message.id, message.string)
+    for file in sorted((Path(__file__).parents[1] / "locale" / code).glob("*.po")):
+        for message in read_po(BytesIO(file.read_bytes()), locale=code):
+            if message.id:
+                whole.add(message.id, message.string)
     compiled = BytesIO()
     write_mo(compiled, whole)
     compiled.seek(0)

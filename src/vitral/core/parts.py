@@ -204,12 +204,10 @@ def _registered(kinds: tuple[Kind, ...], name: str) -> Part | None:
 
 
 @overload
-def register(kind: Kind, name: str, factory: AnyFactory, *, replace: bool = False) -> AnyFactory: ...
+def register(kind: Kind, name: str, factory: AnyFactory) -> AnyFactory: ...
 @overload
-def register(
-    kind: Kind, name: str, factory: None = None, *, replace: bool = False
-) -> Callable[[AnyFactory], AnyFactory]: ...
-def register(kind: Kind, name: str, factory: Factory | None = None, *, replace: bool = False) -> Any:
+def register(kind: Kind, name: str, factory: None = None) -> Callable[[AnyFactory], AnyFactory]: ...
+def register(kind: Kind, name: str, factory: Factory | None = None) -> Any:
     """Register a part of your own, by which configurations and studies may name it like one of Vitral's.
 
     A factory has the arguments of the built-in part, and the settings of the configuration as keyword arguments
@@ -224,22 +222,21 @@ def register(kind: Kind, name: str, factory: Factory | None = None, *, replace: 
         optimizer      list of parameters, learning_rate=… → torch.optim.Optimizer
 
     The file that defines it is recorded with its SHA-256. A part without a file, as in a cell of a notebook, is not:
-    a warning says so.
+    a warning says so. The last part of a name counts.
 
     Args:
         kind: of part.
         name: of small letters, digits and -_.
         factory: a function or class; without it, a decorator.
-        replace: whether to replace a part of this name that another file defines.
 
     Returns:
         The factory, or the decorator.
 
     Raises:
-        UsageError: the name is of a part of Vitral or of another file.
+        UsageError: the name is of a part of Vitral.
     """
     if factory is None:
-        return partial(register, kind, name, replace=replace)
+        return partial(register, kind, name)
     if kind not in get_args(Kind):
         raise UsageError("register: kind {kind!r}, {hint}", kind=kind, hint=nearest(str(kind), get_args(Kind)))
     if not re.fullmatch(NAME, name):
@@ -251,17 +248,8 @@ def register(kind: Kind, name: str, factory: Factory | None = None, *, replace: 
     if key is not None and name in key.built_in:
         raise UsageError("register: {name!r} is a {kind} of Vitral; choose another name", name=name, kind=kind)
     part = Part(kind, name, factory, *_source(factory))
-    there = _registered((kind,) if key is None else key.kinds, name)
-    if there is not None:
-        if not replace and CELL not in (there.file, part.file) and (there.kind, there.sha256) != (kind, part.sha256):
-            raise UsageError(
-                "register: the {kind} {name!r} of {file} is registered already, with another source; choose another "
-                "name, or give replace=True",
-                kind=there.kind,
-                name=name,
-                file=there.file,
-            )
-        del _parts[there.kind, name]
+    for one in () if key is None else key.kinds:
+        _parts.pop((one, name), None)
     if part.file == CELL:
         warnings.warn(
             _("{kind} {name!r}: no file defines it, so a run does not record its source", kind=kind, name=name),

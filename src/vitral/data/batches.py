@@ -70,7 +70,7 @@ class Batches:
         num_windows: number of windows in the split.
     """
 
-    def __init__(self, split: Split, *, context_length: int, batch_size: int, seed: int) -> None:
+    def __init__(self, split: Split, *, context_length: int, batch_size: int, seed: int, accumulation: int = 1) -> None:
         """Count the windows of a split.
 
         Args:
@@ -78,21 +78,18 @@ class Batches:
             context_length: inputs per window.
             batch_size: windows per batch.
             seed: the run's seed.
+            accumulation: batches per step.
 
         Raises:
-            UsageError: a size is not positive, or no segment is long enough for a window.
+            UsageError: no segment is long enough for a window.
         """
-        counts = count_windows(split, context_length)
-        self.num_windows = int(counts.sum())
+        self.split, self.seed = split, seed
+        self.context_length, self.batch_size, self.accumulation = context_length, batch_size, accumulation
+        self._counts = self._count()
+        self._ends = np.cumsum(self._counts)
+        self.num_windows = int(self._counts.sum())
         if self.num_windows == 0:
             raise UsageError(too_short(split, context_length))
-        self._tokens = split.tokens
-        self._begins = split.segments[:, 0]
-        self._ends = np.cumsum(counts)
-        self._counts = counts
-        self._offsets = np.arange(context_length + 1)
-        self._batch_size = batch_size
-        self._seed = seed
 
     def batch(self, step: int, micro: int = 0) -> Pair:
         """The batch of one step.
@@ -104,75 +101,50 @@ class Batches:
         Returns:
             Inputs and targets, which depend only on (seed, step, micro).
         """
-        stream = numpy_stream(self._seed, "batches", step, micro)
-        drawn = stream.integers(self.num_windows, size=self._batch_size)
-        segment = np.searchsorted(self._ends, drawn, side="right")
-        starts = self._begins[segment] + drawn - (self._ends - self._counts)[segment]
-        return _pair(self._tokens[starts[:, None] + self._offsets])
+        return _pair(self.split.tokens[self._starts(step, micro)[:, None] + np.arange(self.context_length + 1)])
+
+    def _count(self) -> Int[np.ndarray, " segments"]:
+        return count_windows(self.split, self.context_length)
+
+    def _starts(self, step: int, micro: int) -> Int[np.ndarray, " batch"]:
+        stream = numpy_stream(self.seed, "batches", step, micro)
+        segment, inside = self._placed(stream.integers(self.num_windows, size=self.batch_size))
+        return self.split.segments[segment, 0] + inside
+
+    def _placed(self, window: Int[np.ndarray, " some"]) -> tuple[np.ndarray, np.ndarray]:
+        """The segment of each window of the split, and its number there."""
+        segment = np.searchsorted(self._ends, window, side="right")
+        return segment, window - (self._ends - self._counts)[segment]
 
 
-class ShuffledBatches:
+class ShuffledBatches(Batches):
     """Batches of consecutive windows of a split in passes: each window once in a pass, in a new random order.
 
-    A window is `context_length` inputs and the token after each. The windows of a segment follow one another; what is
-    left of it is shared out before the first and after the last, differently in each pass. Each batch is a function of
-    its step.
-
-    Attributes:
-        num_windows: number of windows in a pass.
+    The windows of a segment follow one another; what is left of it is shared out before the first and after the last,
+    differently in each pass. `num_windows` is the number of windows in a pass.
     """
 
-    def __init__(self, split: Split, *, context_length: int, batch_size: int, accumulation: int, seed: int) -> None:
-        """Count the windows of a pass.
+    _pass = -1
 
-        Args:
-            split: the tokens.
-            context_length: inputs per window.
-            batch_size: windows per batch.
-            accumulation: batches per step.
-            seed: the run's seed.
+    def _count(self) -> Int[np.ndarray, " segments"]:
+        targets = np.maximum(self.split.segments[:, 1] - self.split.segments[:, 0] - 1, 0)
+        counts = targets // self.context_length
+        self._left = targets - counts * self.context_length
+        return counts
 
-        Raises:
-            UsageError: a size is not positive, or no segment is long enough for a window.
-        """
-        lengths = split.segments[:, 1] - split.segments[:, 0]
-        counts = np.maximum(lengths - 1, 0) // context_length
-        self.num_windows = int(counts.sum())
-        if self.num_windows == 0:
-            raise UsageError(too_short(split, context_length))
-        self._tokens = split.tokens
-        self._begins = split.segments[:, 0]
-        self._left = np.maximum(lengths - 1, 0) - counts * context_length
-        self._ends, self._counts = np.cumsum(counts), counts
-        self._context_length, self._batch_size, self._accumulation = context_length, batch_size, accumulation
-        self._seed, self._pass = seed, -1
-        self._order = self._shift = np.empty(0, dtype=np.int64)
+    def _starts(self, step: int, micro: int) -> Int[np.ndarray, " batch"]:
+        first = (step * self.accumulation + micro) * self.batch_size
+        begun, places = np.divmod(np.arange(first, first + self.batch_size), self.num_windows)
+        return np.concatenate([self._of_pass(number, places[begun == number]) for number in np.unique(begun).tolist()])
 
-    def batch(self, step: int, micro: int = 0) -> Pair:
-        """The batch of one step.
-
-        Args:
-            step: the optimizer step.
-            micro: index of the batch within the step (gradient accumulation).
-
-        Returns:
-            Inputs and targets, which depend only on (seed, step, micro).
-        """
-        first = (step * self._accumulation + micro) * self._batch_size
-        begun, places = np.divmod(np.arange(first, first + self._batch_size), self.num_windows)
-        starts = np.concatenate([self._starts(places[begun == number], number) for number in np.unique(begun).tolist()])
-        return _pair(self._tokens[starts[:, None] + np.arange(self._context_length + 1)])
-
-    def _starts(self, places: Int[np.ndarray, " some"], number: int) -> Int[np.ndarray, " some"]:
+    def _of_pass(self, number: int, places: Int[np.ndarray, " some"]) -> Int[np.ndarray, " some"]:
         """Where the windows at these places of one pass begin."""
         if number != self._pass:
-            stream = numpy_stream(self._seed, "windows", number)
+            stream = numpy_stream(self.seed, "windows", number)
             self._order, self._shift = stream.permutation(self.num_windows), stream.integers(self._left + 1)
             self._pass = number
-        window = self._order[places]
-        segment = np.searchsorted(self._ends, window, side="right")
-        inside = window - (self._ends - self._counts)[segment]
-        return self._begins[segment] + self._shift[segment] + inside * self._context_length
+        segment, inside = self._placed(self._order[places])
+        return self.split.segments[segment, 0] + self._shift[segment] + inside * self.context_length
 
 
 def windows(split: Split, context_length: int, batch_size: int) -> Iterator[Pair]:

@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.config import nearest
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, printable
 from vitral.core.files import sha256
 from vitral.core.language import N_, _
 from vitral.data.config import TASK, CorpusConfig
-from vitral.data.folders import Listing, is_surely_text, own_named, refuse_own, user_files
+from vitral.data.folders import user_files
 from vitral.data.long_texts import Text, joined_text, pieces
-from vitral.data.opening import opened, shown
 from vitral.data.shards import Shards, are_shards
 from vitral.data.sources import SOURCES, Source, cache_folder, fetch
 from vitral.data.tasks import TASKS, Task, task_text
-from vitral.data.texts import LONG, Document, read_file, reading_notes
+from vitral.data.texts import LONG, Document, opened, read_file, reading_notes
 
 BUNDLED = {"sample": "the-window-of-aldermere.txt", "sample-pt": "dom-casmurro.txt"}
 """The files of the bundled texts, under `data/texts`; its README has their sources and licences."""
@@ -35,6 +34,8 @@ COLLECTIONS = {"machado": ("dom-casmurro", "bras-cubas")}
 _NAME = re.compile(r"\w[\w .-]*")
 _NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}
 _NAMED_AT_MOST = 3
+_SURELY_TEXT = {".txt", ".md"}
+"""Suffixes of files of a folder that must be text, and are not skipped if they are none."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def corpus_names() -> dict[str, str]:
     own = {}
     if folder := own_folder():
         own = {
-            path.stem: N_("your own {path}").format(path=shown(path))
+            path.stem: N_("your own {path}").format(path=printable(str(path)))
             for path in sorted(folder.glob("*.txt"))
             if path.is_file()
         }
@@ -115,7 +116,7 @@ def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | Non
     if config.task is not None:
         return generated(config.task)
     name = config.source
-    if own := next((path for path in own_files(name, sources) if path.is_file()), None):
+    if own := _own_file(name, sources):
         return _from_file(name, own, config, noted=True)
     if name in BUNDLED:
         return replace(_from_file(name, Path(__file__).parent / "texts" / BUNDLED[name], config), path=None)
@@ -134,9 +135,7 @@ def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | Non
         return _from_file(path.name, path, config)
     refuse_task_name(name)
     known = {*corpus_names(), *sources, *COLLECTIONS}
-    raise UsageError(
-        "corpus {name!r}: no such name, file or folder; {hint}", name=shown(name), hint=nearest(name, known)
-    )
+    raise UsageError("corpus {name!r}: no such name, file or folder; {hint}", name=name, hint=nearest(name, known))
 
 
 def refuse_task_name(name: str) -> None:
@@ -165,21 +164,19 @@ def own_folder() -> Path | None:
     if not chosen:
         return None
     if not os.path.isdir(chosen):
-        raise UsageError("VITRAL_CORPORA is {chosen}, which is not a folder", chosen=shown(chosen))
+        raise UsageError("VITRAL_CORPORA is {chosen}, which is not a folder", chosen=chosen)
     return Path(chosen)
 
 
-def own_files(name: str, sources: Mapping[str, Source] = SOURCES) -> list[Path]:
-    """The places of a named text in the folder VITRAL_CORPORA; the files need not exist.
+def _own_file(name: str, sources: Mapping[str, Source]) -> Path | None:
+    """The file of a named text in the folder VITRAL_CORPORA, if it is there.
 
     Raises:
         UsageError: VITRAL_CORPORA is not a folder.
     """
     folder = own_folder() if _NAME.fullmatch(name) else None
-    if folder is None:
-        return []
-    others = sources[name].files if name in sources else ()
-    return [folder / file for file in (*others, f"{name}.txt")]
+    names = (*(sources[name].files if name in sources else ()), f"{name}.txt")
+    return next((folder / file for file in names if (folder / file).is_file()), None) if folder else None
 
 
 def as_path(source: str) -> Path:
@@ -198,13 +195,16 @@ def downloads(cache: Path | None = None) -> Path:
 def _from_file(name: str, path: Path, config: CorpusConfig, *, noted: bool = False) -> Corpus:
     """One file as a corpus; `noted` records the path, for a source given by name."""
     if config.glob is not None:
-        raise UsageError(
-            "{name}: is one text, and --glob chooses among the files of a folder; leave it out", name=shown(name)
-        )
+        raise UsageError("{name}: is one text, and --glob chooses among the files of a folder; leave it out", name=name)
     with opened(path) as file:
         document = read_file(file, path, config)
-    notes = [*([N_("Read from {path}.").format(path=shown(path))] if noted else []), *reading_notes([document])]
-    return Corpus(shown(name), document.text, document.num_bytes, document.sha256, tuple(notes), os.path.abspath(path))
+    notes = [
+        *([N_("Read from {path}.").format(path=printable(str(path)))] if noted else []),
+        *reading_notes([document]),
+    ]
+    return Corpus(
+        printable(name), document.text, document.num_bytes, document.sha256, tuple(notes), os.path.abspath(path)
+    )
 
 
 def generated(task: Task) -> Corpus:
@@ -218,9 +218,8 @@ def generated(task: Task) -> Corpus:
 def python(config: CorpusConfig) -> Corpus:
     """The source of this Python's standard library."""
     root = Path(sysconfig.get_paths()["stdlib"])
-    listing = user_files(root, config.glob, without=_NOT_THE_LIBRARY)
-    sources = [path for path in listing.files if path.suffix == ".py"]
-    return _of_files("python", root, config, Listing(sources, listing.own))
+    files, own = user_files(root, config.glob, without=_NOT_THE_LIBRARY)
+    return _of_files("python", root, config, [path for path in files if path.suffix == ".py"], own)
 
 
 def from_folder(path: Path, config: CorpusConfig) -> Corpus:
@@ -233,10 +232,8 @@ def from_folder(path: Path, config: CorpusConfig) -> Corpus:
     Raises:
         UsageError: the folder or a file cannot be read, none is text, or the folder is Vitral's own, such as a run.
     """
-    listing = user_files(path, config.glob)
-    refuse_own(path, listing)
-    name = path.resolve().name or shown(path)
-    return replace(_of_files(name, path, config, listing), path=os.path.abspath(path))
+    name = path.resolve().name or str(path)
+    return replace(_of_files(name, path, config, *user_files(path, config.glob)), path=os.path.abspath(path))
 
 
 def from_shards(path: Path) -> Corpus:
@@ -246,7 +243,7 @@ def from_shards(path: Path) -> Corpus:
         UsageError: a file cannot be read, or does not belong to the tokenizer.
     """
     found = Shards(path)
-    name = path.resolve().name or shown(path)
+    name = path.resolve().name or str(path)
     return Corpus(name, found.text, found.num_bytes, found.sha256, path=os.path.abspath(path), shards=found)
 
 
@@ -260,27 +257,27 @@ def _joined(name: str, texts: Sequence[Corpus], config: CorpusConfig) -> Corpus:
         num_bytes=sum(corpus.num_bytes for corpus in texts),
         sha256=sha256(listing.encode("utf-8", "surrogateescape")),
         notes=tuple(note for corpus in texts for note in corpus.notes),
-        files=tuple(zip(map(shown, (corpus.name for corpus in texts)), begins, strict=False)),
+        files=tuple(zip(map(printable, (corpus.name for corpus in texts)), begins, strict=False)),
     )
 
 
-def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing) -> Corpus:
-    if config.glob is not None and not listing.files:
+def _of_files(name: str, root: Path, config: CorpusConfig, files: Sequence[Path], own: Sequence[Path]) -> Corpus:
+    if config.glob is not None and not files:
         raise UsageError(
             "{root}: no file matches --glob {patterns}; hidden files are never read",
-            root=shown(root),
+            root=root,
             patterns=_(" or ").join(map(repr, config.glob)),
         )
     encoding = config.encoding or "UTF-8"
-    total = sum(path.stat().st_size for path in listing.files if path.is_file())
-    found = {path.relative_to(root).as_posix(): _document(path, config, on_disk=total > LONG) for path in listing.files}
+    total = sum(path.stat().st_size for path in files if path.is_file())
+    found = {path.relative_to(root).as_posix(): _document(path, config, on_disk=total > LONG) for path in files}
     documents = {relative: one for relative, one in found.items() if isinstance(one, Document)}
     skipped = {relative: why for relative, why in found.items() if isinstance(why, str)}
     if not documents:
         why = next((f"; {why}" for why in skipped.values() if why), "")
         raise UsageError(
             "{root}: no {encoding} text in this folder ({skipped} files skipped){why}",
-            root=shown(root),
+            root=root,
             encoding=encoding,
             skipped=len(skipped),
             why=why,
@@ -288,16 +285,17 @@ def _of_files(name: str, root: Path, config: CorpusConfig, listing: Listing) -> 
     sentence = N_("{files:,} files were joined with {separator!r} between them.")
     notes: list[str] = [sentence.format(files=len(documents), separator=config.separator)]
     if skipped:
-        named = ", ".join(map(shown, [*skipped][:_NAMED_AT_MOST]))
+        named = ", ".join(map(printable, [*skipped][:_NAMED_AT_MOST]))
         more = ", …" if len(skipped) > _NAMED_AT_MOST else ""
         left_out = N_("{files:,} files were skipped, empty or not {encoding} text: {names}.")
         notes.append(left_out.format(files=len(skipped), encoding=encoding, names=named + more))
-    if listing.own:
+    if own:
+        named = printable(str(own[0].relative_to(root))) + (", …" if len(own) > 1 else "")
         left_out = N_("Folders that Vitral wrote were left out: {number:,} ({names}).")
-        notes.append(left_out.format(number=len(listing.own), names=own_named(root, listing)))
+        notes.append(left_out.format(number=len(own), names=named))
     notes += reading_notes([*documents.values()])
     each = [Corpus(relative, one.text, one.num_bytes, one.sha256) for relative, one in documents.items()]
-    joint = _joined(shown(name), each, config)
+    joint = _joined(printable(name), each, config)
     return replace(joint, notes=tuple(notes))
 
 
@@ -313,9 +311,9 @@ def _document(path: Path, config: CorpusConfig, *, on_disk: bool) -> Document | 
         try:
             document = read_file(file, path, config, on_disk=on_disk)
         except UsageError as error:
-            if is_surely_text(path) or config.field is not None:
+            if path.suffix.lower() in _SURELY_TEXT or config.field is not None:
                 raise
             return str(error)
     # A NUL in a file without a text suffix: an image, an archive or binary data.
-    has_nul = not is_surely_text(path) and any("\0" in piece for piece in pieces(document.text))
+    has_nul = path.suffix.lower() not in _SURELY_TEXT and any("\0" in piece for piece in pieces(document.text))
     return "" if has_nul or not len(document.text) else document

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from vitral.core.errors import UsageError
-from vitral.core.files import replace_durably, sha256, storage, sweep
+from vitral.core.files import sha256, sweep
 from vitral.core.language import N_, storable
 from vitral.data.alphabet import label_text
 from vitral.data.batches import Split
 from vitral.data.config import BPEConfig, CorpusConfig, FileConfig
 from vitral.data.corpora import Corpus, downloads, load_corpus
 from vitral.data.long_texts import Text, hash_text, joined_text
-from vitral.data.opening import shown
 from vitral.data.recorded import RecordedText, found_again, recorded_others
 from vitral.data.shards import Shards
 from vitral.data.sources import cache_folder
@@ -32,7 +30,6 @@ from vitral.data.works import (
     Work,
     chosen_work,
     corpus_works,
-    refuse_held_out,
     refuse_unused,
     split_corpus,
     titles_by_split,
@@ -200,7 +197,7 @@ def prepare_recorded(
         StorageError: the tokens cannot be stored.
     """
     folder = cache_folder(cache)
-    document, where = f"{shown(run_folder)}/corpus.json", f"{shown(run_folder)}: "
+    document, where = f"{run_folder}/corpus.json", f"{run_folder}: "
     text, others = RecordedText.of(recorded, document), recorded_others(recorded, config, document)
     if text.fingerprint is None:
         raise UsageError("{where}: fingerprint is missing; restore the file from a copy of the run", where=document)
@@ -227,12 +224,12 @@ def _of_shards(
         if value != only.get(key):
             raise UsageError(
                 '{path}: tokens stay as they are; leave corpus.{key} out, and set corpus.tokenizer = "file"',
-                path=shown(shards.path),
+                path=shards.path,
                 key=key,
             )
     tokenizer = tokenizer or shards.tokenizer
     if tokenizer.data.get("document") != shards.tokenizer.data["document"] or tokenizer.declared:
-        raise UsageError("{path}: these tokens are of another tokenizer than that of the run", path=shown(shards.path))
+        raise UsageError("{path}: these tokens are of another tokenizer than that of the run", path=shards.path)
     fingerprint = _hash(shards.sha256, tokenizer.plain())
     store, _damaged = stored(folder / "tokens" / fingerprint, tokenizer.vocab_size, shards.pieces())
     return _dataset(
@@ -273,18 +270,16 @@ def _tokenized(
     whole = split_corpus(len(corpus.text), config, works)
     training = restricted(whole["train"], config, works)
     blocks = {**whole, "train": training.blocks}
-    if works and added:
-        named = dict(zip(config.also or (), (addition.corpus.text for addition in added), strict=True))
-        refuse_held_out(corpus.text, [whole["validation"], whole["test"]], works, named)
     added = in_parts(added, config, training.blocks)
     others = [(addition.corpus.text, addition.blocks) for addition in added]
     text_hash = hash_text(corpus.text)
-    key = [text_hash, _split_key(config, added, works)]
     notes = [*corpus.notes, *chain.from_iterable(addition.corpus.notes for addition in added)]
     if tokenizer is None:
-        tokenizer = _make_tokenizer(config, [(corpus.text, blocks["train"]), *others], key, folder)
+        texts = [(corpus.text, blocks["train"]), *others]
+        learned_from = list(_to_learn_from(texts)) if isinstance(config.tokenizer, BPEConfig) else []
+        tokenizer = build_tokenizer(config, joined_text([text for text, _blocks in texts], ""), learned_from)
         notes += _shortfall(config, tokenizer)
-    fingerprint = _hash(text_hash, tokenizer.plain(), key[1])
+    fingerprint = _hash(text_hash, tokenizer.plain(), _split_key(config, added, works))
     if expected is not None and fingerprint != expected[0]:
         raise UsageError(
             "{text} is unchanged, but the run read or split it in another way; restore "
@@ -292,7 +287,7 @@ def _tokenized(
             "run",
             text=expected[1],
         )
-    for of_the_cache in (folder / "tokens", folder / "tokenizers", downloads(folder)):
+    for of_the_cache in (folder / "tokens", downloads(folder)):
         with suppress(OSError):
             sweep(of_the_cache)
     made = encoded(corpus.text, blocks, tokenizer, others, config.replacement)
@@ -313,34 +308,6 @@ def _tokenized(
         works=titles_by_split(config, works),
         remarks=tuple(remarks),
     )
-
-
-def _make_tokenizer(config: CorpusConfig, texts: Sequence[_Cut], text_key: list[Any], folder: Path) -> Tokenizer:
-    """Build the tokenizer; merges take seconds to learn, so they are cached.
-
-    Args:
-        config: the tokenizer to build.
-        texts: each text with its training blocks.
-        text_key: identifies these texts and their split.
-        folder: the cache.
-    """
-    text = joined_text([text for text, _blocks in texts], "")
-    if not isinstance(config.tokenizer, BPEConfig):
-        return build_tokenizer(config, text, [])
-    text_hash, split_key = text_key
-    declared = [list(config.specials)] if config.specials else []
-    key = _hash(text_hash, config.tokenizer.plain(), split_key, version("tokenizers"), *declared)
-    path = folder / "tokenizers" / f"{key}.json"
-    with suppress(OSError, UsageError, ValueError, KeyError, TypeError, RecursionError):  # not there, or damaged
-        kept = json.loads(path.read_bytes())
-        if kept["sha256"] == _hash(kept["tokenizer"]):
-            return Tokenizer(kept["tokenizer"])
-    tokenizer = build_tokenizer(config, text, list(_to_learn_from(texts)))
-    plain = tokenizer.plain()
-    with storage(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_durably(path, json.dumps({"sha256": _hash(plain), "tokenizer": plain}).encode("ascii"))
-    return tokenizer
 
 
 def _to_learn_from(texts: Sequence[_Cut]) -> Iterator[str]:

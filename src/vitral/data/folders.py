@@ -2,32 +2,19 @@
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from vitral.core.errors import UsageError, reason
 from vitral.core.language import N_, _
-from vitral.data.opening import shown
-
-_SURELY_TEXT = {".txt", ".md"}
 
 
-@dataclass(frozen=True)
-class Listing:
-    """The files of a folder that are read as text, sorted by path.
+def user_files(
+    root: Path, glob: Sequence[str] | None = None, without: Collection[str] = ()
+) -> tuple[list[Path], list[Path]]:
+    """The files under a folder by path, without hidden ones, and Vitral's own folders, which are left out.
 
-    Attributes:
-        files: the files.
-        own: Vitral's own folders in it, which are left out, each with its kind.
-    """
-
-    files: list[Path]
-    own: dict[Path, str]
-
-
-def user_files(root: Path, glob: Sequence[str] | None = None, without: Collection[str] = ()) -> Listing:
-    """All files under a folder, without hidden ones; links to folders are not followed.
+    Links to folders are not followed.
 
     Args:
         root: the folder.
@@ -35,24 +22,25 @@ def user_files(root: Path, glob: Sequence[str] | None = None, without: Collectio
         without: names of folders that are left out.
 
     Raises:
-        UsageError: a folder cannot be read.
+        UsageError: a folder cannot be read, or this one is Vitral's own; says what the user may have meant.
     """
-    found: dict[tuple[str, ...], Path] = {}
-    own: dict[Path, str] = {}
+    found, own = dict[tuple[str, ...], Path](), list[Path]()
     for folder, subfolders, names in os.walk(root, onerror=_refuse):
         if kind := own_kind(subfolders, names):
-            own[Path(folder)] = kind
+            own.append(Path(folder))
+            if own[0] == root:
+                raise UsageError(_(_REMEDIES[kind], folder=root, path=root))
             subfolders.clear()
             continue
         subfolders[:] = [name for name in subfolders if not name.startswith(".") and name not in without]
         files = (Path(folder, name) for name in names if not name.startswith("."))
         found |= {file.relative_to(root).parts: file for file in files}
     wanted = [parts for parts in found if glob is None or any(matches(parts, pattern) for pattern in glob)]
-    return Listing([found[parts] for parts in sorted(wanted)], own)
+    return [found[parts] for parts in sorted(wanted)], own
 
 
 def _refuse(error: OSError) -> None:
-    raise UsageError("{path}: cannot be read ({reason})", path=shown(error.filename), reason=reason(error)) from None
+    raise UsageError("{path}: cannot be read ({reason})", path=error.filename, reason=reason(error)) from None
 
 
 def matches(parts: Sequence[str], pattern: str) -> bool:
@@ -76,11 +64,6 @@ def _fits(parts: Sequence[str], wanted: Sequence[str]) -> bool:
     return len(parts) > 0 and fnmatchcase(parts[0], first) and _fits(parts[1:], others)
 
 
-def is_surely_text(path: Path) -> bool:
-    """Whether a file of a folder must be text, rather than be skipped if it is not."""
-    return path.suffix.lower() in _SURELY_TEXT
-
-
 def own_kind(folders: Collection[str], files: Collection[str]) -> str:
     """The kind of a folder that Vitral wrote, by the names in it: run, study and so on; else empty.
 
@@ -102,24 +85,3 @@ _REMEDIES = {
     "study": N_("{folder}: is a study, not a text; its pages are in {path}/report; vitral doctor {path} examines it"),
     "report": N_("{folder}: is a report, not a text; open its page in a browser"),
 }
-
-
-def refuse_own(root: Path, listing: Listing) -> None:
-    """Refuse a folder that Vitral wrote, or in which there is nothing else.
-
-    Raises:
-        UsageError: it is one; the line says what the user may have meant.
-    """
-    if kind := listing.own.get(root):
-        raise UsageError(_(_REMEDIES[kind], folder=shown(root), path=shown(root)))
-    if listing.own and not listing.files and not user_files(root).files:
-        raise UsageError(
-            "{folder}: contains no text, only folders that Vitral wrote ({names})",
-            folder=shown(root),
-            names=own_named(root, listing),
-        )
-
-
-def own_named(root: Path, listing: Listing) -> str:
-    """The first of Vitral's own folders that are left out."""
-    return shown(next(iter(listing.own)).relative_to(root)) + (", …" if len(listing.own) > 1 else "")

@@ -17,7 +17,6 @@ from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.data.config import CorpusConfig
 from vitral.data.corpora import COLLECTIONS, Corpus, load_corpus
-from vitral.data.opening import shown
 from vitral.data.sources import SOURCES
 
 _PARTS = re.compile(r"[\\/]")
@@ -66,7 +65,7 @@ class RecordedText(Config):
 
     def identity(self, source: str) -> str:
         """Name, size and the first digits of the SHA-256, for a message."""
-        name, number, digits = shown(source), self.bytes, self.sha256[:12]
+        name, number, digits = source, self.bytes, self.sha256[:12]
         return _("the text {name!r} ({number:,} bytes, SHA-256 {hash}…)", name=name, number=number, hash=digits)
 
 
@@ -117,8 +116,8 @@ def found_again(
             reasons.append(str(error)[:400])
         else:
             if found.sha256 == text.sha256:
-                return replace(found, name=shown(text.name))
-            reasons.append(_("{path} has another SHA-256", path=shown(place)))
+                return replace(found, name=text.name)
+            reasons.append(_("{path} has another SHA-256", path=place))
     identity, why = text.identity(source), "; ".join(reasons)
     if given is not None:
         raise UsageError("--corpus {wrong}; {where}{identity} is needed", wrong=why, where=where, identity=identity)

@@ -3,13 +3,13 @@
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int, UInt64
 
-from vitral.core.language import N_, NEEDED, in_language
+from vitral.core.language import N_, NEEDED, Message, in_language
 from vitral.data.alphabet import character_counts, code_point, code_points, in_order, label_text
 from vitral.data.batches import Split, count_windows, too_short
 from vitral.data.dataset import Dataset
@@ -179,15 +179,15 @@ class CorpusReport:
     duplicates: Duplicates
     num_windows: int
     batches_per_pass: float
-    problems: tuple[str, ...]
+    problems: tuple[Message, ...]
 
     @property
     def loss_problems(self) -> tuple[str, ...]:
         """The problems by which the held-out losses measure something else than what was learned."""
         held_out = self.characters["validation"] + self.characters["test"]
-        unknown = sum(entry.count for entry in self.unlearnable) >= _UNKNOWN_SHARE * held_out
-        found = _alphabet_problems(self.alphabet, (), self.unlearnable if unknown else ())
-        return (*found, *_duplicate_problems(self.duplicates))
+        are_many = sum(entry.count for entry in self.unlearnable) >= _UNKNOWN_SHARE * held_out
+        named = {_ONE_CHARACTER, _REPEATED, *([_UNLEARNABLE] if are_many else [])}
+        return tuple(problem for problem in self.problems if problem.sentence in named)
 
     def plain(self) -> dict[str, Any]:
         """The report as JSON-ready data."""
@@ -203,29 +203,13 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: int, batch_si
         context_length: inputs per training window.
         batch_size: windows per training batch.
     """
-    blocks = dataset.blocks
+    blocks, train = dataset.blocks, dataset.splits["train"]
     counts = text_counts([text])
     validation, test = blocks["validation"], blocks["test"]
     spans = (span for held_out in ([test] if test == validation else [validation, test]) for span in held_out)
     held_out = character_counts(text[begin:end] for begin, end in spans)
     alphabet = _those(counts)
-    rare = tuple(sorted((entry for entry in alphabet if entry.count < RARE), key=lambda entry: entry.count))
-    unlearnable = _those(counts, lambda character: held_out.get(character) == counts[character])
-    lines = _lines(text, counts)
-    duplicates = duplicates_across(text, blocks)
-    train = dataset.splits["train"]
-    batches_per_pass = train.tokens.size / (context_length * batch_size)
-    num_windows = int(count_windows(train, context_length).sum())
-    problems = [
-        *([] if num_windows else [_nothing_to_train_on(train, context_length)]),
-        *_size_problems(dataset, batches_per_pass, context_length, batch_size),
-        *_alphabet_problems(alphabet, rare, unlearnable),
-        *_character_problems(text, counts),
-        *_normal_form_problems(text, counts),
-        *([] if dataset.config.task else _line_problems(lines)),  # a task has no lines
-        *_duplicate_problems(duplicates),
-    ]
-    return CorpusReport(
+    report = CorpusReport(
         name=dataset.corpus_name,
         num_bytes=dataset.num_bytes,
         num_characters=len(text),
@@ -236,14 +220,22 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: int, batch_si
         characters={split: blocks[split].num_characters for split in SPLITS},
         tokens={split: int(dataset.splits[split].tokens.size) for split in SPLITS},
         alphabet=alphabet,
-        rare=rare,
-        unlearnable=unlearnable,
-        lines=lines,
-        duplicates=duplicates,
-        num_windows=num_windows,
-        batches_per_pass=batches_per_pass,
-        problems=tuple(problems),
+        rare=tuple(sorted((entry for entry in alphabet if entry.count < RARE), key=lambda entry: entry.count)),
+        unlearnable=_those(counts, lambda character: held_out.get(character) == counts[character]),
+        lines=_lines(text, counts),
+        duplicates=duplicates_across(text, blocks),
+        num_windows=int(count_windows(train, context_length).sum()),
+        batches_per_pass=train.tokens.size / (context_length * batch_size),
+        problems=(),
     )
+    shape = {"context_length": context_length, "batch_size": batch_size}
+    problems = [
+        *_size_problems(report, train, **shape),
+        *_character_problems(report, counts),
+        *_accent_problems(text, counts),
+    ]
+    lines = [] if dataset.config.task else _line_problems(report.lines)  # a task has no lines
+    return replace(report, problems=(*problems, *lines, *_duplicate_problems(report.duplicates)))
 
 
 def _special_notes(dataset: Dataset, text: Text) -> list[str]:
@@ -252,11 +244,6 @@ def _special_notes(dataset: Dataset, text: Text) -> list[str]:
     given = " ".join(f"--special '{one}'" for one in found if len(dataset.tokenizer.encode(one, replacement=by)) > 1)
     sentence = N_("Special tokens are spelled letter by letter; {options} makes one token of each.")
     return [sentence.format(options=given)] if given else []
-
-
-def _nothing_to_train_on(train: Split, context_length: int) -> str:
-    with in_language("en"):  # it is stored
-        return N_("There is nothing to train on: {reason}.").format(reason=too_short(train, context_length))
 
 
 def _lines(text: Text, counts: Mapping[str, int]) -> LineStatistics:
@@ -272,12 +259,16 @@ def _lines(text: Text, counts: Mapping[str, int]) -> LineStatistics:
 
 def _those(counts: Mapping[str, int], wanted: Callable[[str], bool] = bool) -> tuple[CharacterCount, ...]:
     """The characters for which `wanted` is true."""
-    return tuple(_counted(character, count) for character, count in counts.items() if wanted(character))
-
-
-def _counted(character: str, count: int) -> CharacterCount:
-    name = unicodedata.name(character, "control character" if unicodedata.category(character) == "Cc" else "unnamed")
-    return CharacterCount(label_text(character), code_point(character), name.lower(), count)
+    return tuple(
+        CharacterCount(
+            label_text(one),
+            code_point(one),
+            unicodedata.name(one, "control character" if unicodedata.category(one) == "Cc" else "unnamed").lower(),
+            count,
+        )
+        for one, count in counts.items()
+        if wanted(one)
+    )
 
 
 def _named(entries: tuple[CharacterCount, ...]) -> str:
@@ -286,48 +277,53 @@ def _named(entries: tuple[CharacterCount, ...]) -> str:
     return listed + (", …" if len(entries) > _NAMED_AT_MOST else "")
 
 
-def _size_problems(dataset: Dataset, batches: float, context_length: int, batch_size: int) -> Iterator[str]:
-    if batches < _FEW_BATCHES:
+def _size_problems(report: CorpusReport, train: Split, *, context_length: int, batch_size: int) -> Iterator[Message]:
+    if not report.num_windows:
+        with in_language("en"):  # it is stored
+            yield N_("There is nothing to train on: {reason}.").format(reason=too_short(train, context_length))
+    if report.batches_per_pass < _FEW_BATCHES:
         yield N_(
             "One pass over the training split takes only {batches:.1f} batches of {batch_size} windows of "
             "{context_length} tokens. The model will see every line many times and memorize it: use a longer "
             "text, a smaller model or fewer steps, and watch the validation loss."
-        ).format(batches=batches, batch_size=batch_size, context_length=context_length)
-    num_test = int(dataset.splits["test"].tokens.size)
-    if num_test < _FEW_TEST_TOKENS:
+        ).format(batches=report.batches_per_pass, batch_size=batch_size, context_length=context_length)
+    if report.tokens["test"] < _FEW_TEST_TOKENS:
         yield N_(
             "The test split has only {number:,} tokens, so its loss is uncertain by several hundredths of a nat: "
             "ignore small differences between models, or use a longer text."
-        ).format(number=num_test)
+        ).format(number=report.tokens["test"])
 
 
-def _alphabet_problems(
-    alphabet: tuple[CharacterCount, ...],
-    rare: tuple[CharacterCount, ...],
-    unlearnable: tuple[CharacterCount, ...],
-) -> Iterator[str]:
-    if rare:
+_UNLEARNABLE = N_(
+    "Characters of the held-out splits that the training split lacks: {number:,} ({names}). The model "
+    "cannot predict them, which raises the losses: replace them in the text."
+)
+_ONE_CHARACTER = N_("The text repeats a single character, so there is nothing to learn: use another text.")
+_REPEATED = N_(
+    "{share:.1%} of the windows of {length} characters in the test split also occur in the training "
+    "split, for example “{example}”. Memorization will then lower the test loss: remove repeated "
+    "documents and boilerplate."
+)
+
+
+def _character_problems(report: CorpusReport, counts: Mapping[str, int]) -> Iterator[Message]:
+    if report.rare:
         yield N_(
             "Characters with fewer than {least} occurrences each: {number:,} ({names}). This is too few to learn "
             "from, and the char tokenizer spends a row of embedding and head on each: replace them in the text, or "
             "use the byte or bpe tokenizer."
-        ).format(number=len(rare), least=RARE, names=_named(rare))
-    if unlearnable:
-        yield N_(
-            "Characters of the held-out splits that the training split lacks: {number:,} ({names}). The model "
-            "cannot predict them, which raises the losses: replace them in the text."
-        ).format(number=len(unlearnable), names=_named(unlearnable))
-    if len(alphabet) == 1:
-        yield N_("The text repeats a single character, so there is nothing to learn: use another text.")
-
-
-def _character_problems(text: Text, counts: Mapping[str, int]) -> Iterator[str]:
-    control, spaces = _those(counts, _is_control), _those(counts, _is_unusual_space)
-    if control:
+        ).format(number=len(report.rare), least=RARE, names=_named(report.rare))
+    if report.unlearnable:
+        yield _UNLEARNABLE.format(number=len(report.unlearnable), names=_named(report.unlearnable))
+    if len(counts) == 1:
+        yield _ONE_CHARACTER
+    if control := _those(counts, _is_control):
         yield N_(
             "The text contains control or invisible characters ({names}). The model will learn to write "
             "them, invisibly: remove them unless they are intended."
         ).format(names=_named(control))
+    # The ideographic space is the ordinary one of Chinese and Japanese.
+    spaces = _those(counts, lambda one: one not in " \u3000" and unicodedata.category(one) == "Zs")
     if sum(entry.count for entry in spaces) >= RARE:
         yield N_(
             "The text contains unusual spaces ({names}). They look like ordinary ones, but to the model they "
@@ -338,35 +334,19 @@ def _character_problems(text: Text, counts: Mapping[str, int]) -> Iterator[str]:
             "U+FFFD occurs {number:,} times: characters were lost there when this file was made. The model will "
             "learn to write it: use the original file."
         ).format(number=num_lost)
+
+
+def _accent_problems(text: Text, counts: Mapping[str, int]) -> Iterator[Message]:
+    if all(map(str.isascii, counts)):
+        return
     num_mangled = sum(map(_mangled, pieces(text))) if any(map(counts.get, "ÂÃâ")) else 0
     if num_mangled >= _FEW_MANGLED:
         yield N_(
             "In {number:,} places the text looks like UTF-8 that was decoded as Latin-1 (Ã© for é). Each such "
             "letter becomes two characters: convert the original file again."
         ).format(number=num_mangled)
-
-
-def _mangled(text: str) -> int:
-    """Places that look like UTF-8 decoded as Latin-1: “Â” or “Ã” before U+0080 to U+00BF, or “â€”."""
-    data = text.encode("utf-8", "surrogatepass")
-    return sum(map(data.count, _MANGLED))
-
-
-def _is_control(character: str) -> bool:
-    kinds = {"Cc", "Cf", "Zl", "Zp"}
-    return unicodedata.category(character) in kinds and character not in "\n\r\t" and not NEEDED.match(character)
-
-
-def _is_unusual_space(character: str) -> bool:
-    # The ideographic space is the ordinary one of Chinese and Japanese.
-    return character not in " \u3000" and unicodedata.category(character) == "Zs"
-
-
-def _normal_form_problems(text: Text, counts: Mapping[str, int]) -> Iterator[str]:
-    if all(map(str.isascii, counts)):
-        return
     num_decomposed = sum(len(piece) - len(unicodedata.normalize("NFC", piece)) for piece in pieces(text))
-    num_composed = sum(count for character, count in counts.items() if _is_composed(character))
+    num_composed = sum(count for one, count in counts.items() if len(unicodedata.normalize("NFD", one)) > 1)
     if num_decomposed > 0 and num_composed:
         yield N_(
             "The same letters are written in two ways: {composed:,} accented letters as one character, "
@@ -380,11 +360,18 @@ def _normal_form_problems(text: Text, counts: Mapping[str, int]) -> Iterator[str
         ).format(number=num_decomposed)
 
 
-def _is_composed(character: str) -> bool:
-    return len(unicodedata.normalize("NFD", character)) > 1
+def _mangled(text: str) -> int:
+    """Places that look like UTF-8 decoded as Latin-1: “Â” or “Ã” before U+0080 to U+00BF, or “â€”."""
+    data = text.encode("utf-8", "surrogatepass")
+    return sum(map(data.count, _MANGLED))
 
 
-def _line_problems(lines: LineStatistics) -> Iterator[str]:
+def _is_control(character: str) -> bool:
+    kinds = {"Cc", "Cf", "Zl", "Zp"}
+    return unicodedata.category(character) in kinds and character not in "\n\r\t" and not NEEDED.match(character)
+
+
+def _line_problems(lines: LineStatistics) -> Iterator[Message]:
     kinds = {ending: count for ending, count in lines.endings.items() if count}
     if len(kinds) > 1:
         listed = ", ".join(f"{count:,} {ending}" for ending, count in kinds.items())
@@ -404,10 +391,6 @@ def _line_problems(lines: LineStatistics) -> Iterator[str]:
         ).format(number=lines.longest)
 
 
-def _duplicate_problems(duplicates: Duplicates) -> Iterator[str]:
+def _duplicate_problems(duplicates: Duplicates) -> Iterator[Message]:
     if duplicates.share >= _DUPLICATE_SHARE:
-        yield N_(
-            "{share:.1%} of the windows of {length} characters in the test split also occur in the training "
-            "split, for example “{example}”. Memorization will then lower the test loss: remove repeated "
-            "documents and boilerplate."
-        ).format(share=duplicates.share, length=duplicates.length, example=label_text(duplicates.example))
+        yield _REPEATED.format(share=duplicates.share, length=duplicates.length, example=label_text(duplicates.example))

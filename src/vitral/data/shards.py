@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from vitral.core.errors import UsageError
+from vitral.core.files import readable
 from vitral.data.long_texts import PIECE, LongText, Part
-from vitral.data.opening import read_bytes, shown
 from vitral.data.split import SPLITS, Blocks
 from vitral.data.tokenizers import Tokenizer, file_tokenizer
 from vitral.data.tokens import Piece
@@ -61,10 +61,11 @@ class Shards:
         if not (self.path / TOKENIZER).is_file():
             raise UsageError(
                 "{path}: tokens without their tokenizer; copy the {file} that made them into this folder",
-                path=shown(self.path),
+                path=self.path,
                 file=TOKENIZER,
             )
-        return file_tokenizer(read_bytes(self.path / TOKENIZER).decode("utf-8", "replace"))
+        with readable(self.path / TOKENIZER):
+            return file_tokenizer((self.path / TOKENIZER).read_text("utf-8", "replace"))
 
     @cached_property
     def files(self) -> list[_File]:
@@ -76,21 +77,21 @@ class Shards:
         try:
             found = [_File(_split_of(name), tokens) for name, tokens in sorted(self._read(), key=lambda one: one[0])]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UsageError("{path}: cannot be read ({reason})", path=shown(self.path), reason=error) from None
+            raise UsageError("{path}: cannot be read ({reason})", path=self.path, reason=error) from None
         if "test" not in {file.split for file in found}:
             found += [_File("test", file.tokens) for file in found if file.split == "validation"]
         for split in SPLITS:
             if not any(file.split == split and file.tokens.size for file in found):
                 raise UsageError(
                     "{path}: no tokens for {split}; the name of a file for validation has val in it",
-                    path=shown(self.path),
+                    path=self.path,
                     split=split,
                 )
         size = self.tokenizer.vocab_size
         if (most := max(int(file.tokens.max(initial=0)) for file in found)) >= size:
             raise UsageError(
                 "{path}: a token is {token:,}, but {file} has {size:,}; copy the one that made the tokens",
-                path=shown(self.path),
+                path=self.path,
                 token=most,
                 file=TOKENIZER,
                 size=size,

@@ -1,15 +1,14 @@
 """Texts that are downloaded, by name."""
 
-import contextlib
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import StorageError, UsageError, VitralError, reason
-from vitral.core.files import insist, temporary_name
+from vitral.core.files import readable, replace_durably, temporary_name
 from vitral.core.language import N_, _
-from vitral.data.opening import read_bytes, shown
 
 _GUTENBERG = ("*** START OF TH", "*** END OF TH")
 _TIMEOUTS = (10.0, 60.0)
@@ -83,24 +82,26 @@ def fetch(name: str, source: Source, folder: Path, *, may_download: bool = True)
         UsageError: the file is missing and cannot be downloaded, or its content is wrong; says how to provide it.
         StorageError: the folder cannot be written.
     """
+    import pooch
+
     path = folder / f"{name}.txt"
     if os.path.lexists(path):
         if not _contains(path, source.phrases):
             raise UsageError(
-                "{path}: is not the text {name!r}; rename or remove it to download the text again",
-                path=shown(path),
-                name=name,
+                "{path}: is not the text {name!r}; rename or remove it to download the text again", path=path, name=name
             )
         return path
     if not may_download:
-        raise UsageError("{path}: is not there", path=shown(path))
+        raise UsageError("{path}: is not there", path=path)
+    pooch.get_logger().setLevel("ERROR")
+    # Not streamed: texts fit into memory, and a broken connection is closed.
+    loader: Any = pooch.HTTPDownloader(timeout=_TIMEOUTS, stream=False)
     beside = path.with_name(temporary_name(path.name))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _download(source.url, beside)
+        pooch.retrieve(source.url, None, beside.name, folder, downloader=loader)
         if not _contains(beside, source.phrases):
             raise ValueError(N_("the downloaded file is not this text"))
-        insist(os.replace, beside, path)
+        replace_durably(path, beside.read_bytes())
     except VitralError:
         raise
     except (OSError, ValueError) as error:
@@ -108,7 +109,7 @@ def fetch(name: str, source: Source, folder: Path, *, may_download: bool = True)
         if isinstance(error, OSError) and error.errno is not None:
             raise StorageError(
                 "{folder}: the text {name!r} cannot be stored there ({reason}; set VITRAL_CACHE to a folder with room)",
-                folder=shown(folder),
+                folder=folder,
                 name=name,
                 reason=reason(error),
             ) from None
@@ -120,24 +121,12 @@ def fetch(name: str, source: Source, folder: Path, *, may_download: bool = True)
             error=type(error).__name__ if isinstance(error, OSError) else _(str(error)),
         ) from None
     finally:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()
     return path
 
 
-def _download(url: str, path: Path) -> None:
-    """Download to a file that did not exist, and flush it to disk."""
-    import pooch
-
-    # Not streamed: texts fit into memory, and a broken connection is closed.
-    downloader: Any = pooch.HTTPDownloader(timeout=_TIMEOUTS, stream=False)
-    path.unlink(missing_ok=True)  # left behind by an ended process with our number
-    with open(path, "xb") as file:
-        downloader(url, file, None)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _contains(path: Path, phrases: tuple[str, ...]) -> bool:
-    raw = read_bytes(path)
+    with readable(path):
+        raw = path.read_bytes()
     return all(phrase.encode("utf-8") in raw for phrase in phrases)

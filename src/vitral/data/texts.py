@@ -11,24 +11,24 @@ again whenever they are needed.
 """
 
 import hashlib
+import os
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from vitral.core.errors import UsageError
-from vitral.core.files import sha256
+from vitral.core.files import open_regular, readable, sha256
 from vitral.core.language import N_, _
 from vitral.data.config import CorpusConfig
 from vitral.data.encodings import SAMPLE, guess, unmarked_utf
-from vitral.data.formats import foreign_format
+from vitral.data.formats import SUFFIXES, field_of_lines, foreign_format, text_fields
 from vitral.data.long_texts import PIECE, LongText, Part, Text, in_lines, pieces
-from vitral.data.opening import changed, opened, shown, stamp_of
-from vitral.data.records import SUFFIXES, field_of_lines, text_fields
 
 LONG = 1 << 28
 """Maximum size in bytes of a file that is read into memory."""
@@ -82,29 +82,49 @@ def read_file(file: BinaryIO, path: Path, config: CorpusConfig = _DEFAULT, *, on
         UsageError: the file is not a text in this encoding, has no such field, or changes while it is read.
         OSError: the file cannot be read.
     """
-    stamp = stamp_of(file.fileno())
+    stamp = _stamp_of(file)
     if stamp[0] > LONG and config.field is None:
         return _long_document(file, path, config, stamp)
-    document = decode_document(file.read(), shown(path), config)
+    document = decode_document(file.read(), str(path), config)
     if not on_disk:
         return document
     return replace(document, text=LongText([(len(document.text), partial(_again, path, config, stamp))]))
 
 
+@contextmanager
+def opened(path: Path) -> Generator[BinaryIO]:
+    """A regular file for reading inside the block; links are followed.
+
+    Raises:
+        UsageError: the file cannot be opened or read, or is not regular.
+    """
+    with readable(path), open_regular(path) as file:
+        yield file
+
+
+def _stamp_of(file: BinaryIO) -> _Stamp:
+    status = os.fstat(file.fileno())
+    return status.st_size, status.st_mtime_ns
+
+
+def _changed(path: Path) -> UsageError:
+    return UsageError("{path}: has changed while it was read; try again when nothing writes to it", path=path)
+
+
 def _again(path: Path, config: CorpusConfig, stamp: _Stamp, lines: tuple[int, int] | None = None) -> str:
     """A file that was read before, and must not have changed: all of it, or some lines (first byte, bytes)."""
     with opened(path) as file:
-        if stamp_of(file.fileno()) != stamp:
-            raise changed(path)
+        if _stamp_of(file) != stamp:
+            raise _changed(path)
         if lines is None:
-            return "".join(pieces(decode_document(file.read(), shown(path), config).text))
+            return "".join(pieces(decode_document(file.read(), str(path), config).text))
         file.seek(lines[0])
         return in_lines(file.read(lines[1]).decode(), config.newlines)
 
 
 def _long_document(file: BinaryIO, path: Path, config: CorpusConfig, stamp: _Stamp) -> Document:
     """A long file, which stays on disk: pieces of whole lines."""
-    where = shown(path)
+    where = str(path)
     if config.encoding is not None:
         raise UsageError(
             "{where}: a file of more than {most} MB must be UTF-8; convert it with: iconv -f "
@@ -127,7 +147,7 @@ def _long_document(file: BinaryIO, path: Path, config: CorpusConfig, stamp: _Sta
         digest.update(raw)
         begin, line = begin + len(raw), line + raw.count(b"\n")
     if begin != stamp[0]:
-        raise changed(path)
+        raise _changed(path)
     text = LongText(parts)
     return Document(text, begin, digest.hexdigest(), fields=_fields(where, text), changes=changes)
 

@@ -25,7 +25,6 @@ from vitral.core.language import N_
 from vitral.data.alphabet import UnseenCharacter, in_order
 from vitral.data.batches import Split
 from vitral.data.long_texts import Text
-from vitral.data.opening import shown
 from vitral.data.special_tokens import outside_special_tokens
 from vitral.data.split import SPLITS, Blocks
 from vitral.data.tokenizers import Tokenizer
@@ -161,7 +160,7 @@ def _split(folder: Path, manifest: dict[str, Any], split: str) -> Split:
 def _refuse(path: Path, why: str) -> NoReturn:
     raise StorageError(
         "{path}: cannot be written ({reason}); make room there or point VITRAL_CACHE elsewhere",
-        path=shown(path),
+        path=path,
         reason=why,
     )
 

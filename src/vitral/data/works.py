@@ -6,7 +6,7 @@ word, the end of the work is unknown, and it is omitted.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from vitral.core.errors import UsageError
@@ -163,29 +163,6 @@ def split_corpus(num_characters: int, config: CorpusConfig, works: Sequence[Work
     borders = [0, *sorted(place for found in spans.values() for span in found for place in span), num_characters]
     rest = [(begin, end) for begin, end in zip(borders[::2], borders[1::2], strict=True) if begin < end]
     return {split: in_blocks(found) for split, found in {"train": rest, **spans}.items()}
-
-
-def refuse_held_out(text: Text, held_out: Sequence[Blocks], works: Sequence[Work], others: Mapping[str, Text]) -> None:
-    """Refuse a further training text (`corpus.also`) that is a work held out for validation or test.
-
-    Args:
-        text: the main text.
-        held_out: its blocks of validation and test.
-        works: of the main text.
-        others: the further texts, by the names in the configuration.
-
-    Raises:
-        UsageError: names the text and the work.
-    """
-    begins = {begin for blocks in held_out for begin, _end in blocks}
-    kept = {text[work.begin : work.end].strip(): work.title for work in works if work.begin in begins}
-    for name, other in others.items():
-        if title := kept.get("".join(pieces(other)).strip()):
-            raise UsageError(
-                "corpus.also: {name!r} is {work!r}, which is held out for validation or test; leave it out",
-                name=name,
-                work=title,
-            )
 
 
 def works_by_split(works: Sequence[Work]) -> dict[str, list[Work]]:

@@ -1,19 +1,19 @@
 """The results of health checks."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from vitral.core.errors import VitralError, reason
 from vitral.core.files import names
 from vitral.core.language import N_, _
-from vitral.core.manifest import MANIFEST, check_report
+from vitral.core.seals import MANIFEST, check_report
 from vitral.core.shown import Shown
 from vitral.core.tables import Tabular
 from vitral.core.text import visible
 
-Mark = Literal["ok", "wrong", "unknown", "same", "slower"]
-MARKS: dict[Mark, str] = {"ok": "✓", "wrong": "✗", "unknown": "·", "same": "=", "slower": "!"}
+MARKS = {"ok": "✓", "wrong": "✗", "unknown": "·"}
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,28 @@ class HealthCheck:
     """The result of one check.
 
     Attributes:
-        mark: "ok" or "wrong", "unknown" where it was not checked; of a choice, "ok" if it makes training faster here,
-            "same" if it makes no difference, "slower" if it does harm.
+        mark: "ok" or "wrong", or "unknown" where it was not checked.
         what: the subject of the check, in English.
         found: the result in one line, as a message.
     """
 
-    mark: Mark
+    mark: Literal["ok", "wrong", "unknown"]
     what: str
     found: str
+
+
+class Unchecked(VitralError):
+    """A check cannot be made here."""
+
+
+def check(what: str, examine: Callable[..., str], *given: Any) -> HealthCheck:
+    """What an examination returns is in order; what it raises is wrong, or says why nothing was checked."""
+    try:
+        return HealthCheck("ok", what, examine(*given))
+    except Unchecked as error:
+        return HealthCheck("unknown", what, reason(error))
+    except VitralError as error:
+        return HealthCheck("wrong", what, reason(error))
 
 
 @dataclass(frozen=True, repr=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 from vitral.core.errors import VitralError, reason
 from vitral.core.files import is_left_behind, names
 from vitral.core.language import N_
-from vitral.doctor.health import Diagnosis, HealthCheck, examine_report
+from vitral.doctor.health import Diagnosis, HealthCheck, check, examine_report
 from vitral.doctor.run import examine_run
 from vitral.runs import RunConfig, enter
 from vitral.studies.design import Study
@@ -32,13 +32,13 @@ def examine_study(path: Path) -> Diagnosis:
 
     The first run has one logged step computed again; the others only have their files verified.
     """
-    findings, record = list[HealthCheck](), Found()
-    try:
-        record = read_record(path) or {}
-        study = N_("{study}: agrees with its hash").format(study=record["study"]["name"])
-        findings.append(HealthCheck("ok", RECORD, study))
-    except VitralError as error:
-        findings.append(HealthCheck("wrong", RECORD, reason(error)))
+    record = Found()
+
+    def agrees() -> str:
+        record.update(read_record(path) or {})
+        return N_("{study}: agrees with its hash").format(study=record["study"]["name"])
+
+    findings = [check(RECORD, agrees)]
     for examine in (_runs, _agreement, _files):
         try:
             findings += examine(path, record)
@@ -99,8 +99,8 @@ def _files(folder: Path, record: Found) -> Iterator[HealthCheck]:
     yield from (HealthCheck("wrong", MEASURES, AGAIN.format(complaint=complaint)) for complaint in complaints)
     if intact:
         yield HealthCheck("ok", MEASURES, N_("{n} agree with their hashes").format(n=intact))
-    for check in examine_report(folder / REPORT):
-        yield check if check.mark == "ok" else replace(check, found=AGAIN.format(complaint=check.found))
+    for one in examine_report(folder / REPORT):
+        yield one if one.mark == "ok" else replace(one, found=AGAIN.format(complaint=one.found))
     if not names(folder / REPORT):
         yield HealthCheck("unknown", REPORT, N_("not written yet"))
     left = [name for name in os.listdir(folder) if is_left_behind(name)]

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
+from vitral.runs.config import Masked
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,18 @@ class Masking:
         return tokens.masked_fill(hidden, self.token), hidden
 
 
-def mask_token(tokenizer: Tokenizer) -> int:
-    """The mask token of a tokenizer: its first special token.
+def masking_of(objective: str | Masked, tokenizer: Tokenizer) -> Masking | None:
+    """The masking of an objective; None for next-token prediction. The mask token is the first special one.
 
     Raises:
         UsageError: the tokenizer has no special token.
     """
+    if not isinstance(objective, Masked):
+        return None
     if not tokenizer.specials:
         raise UsageError(
             'training.objective: "masked" needs a mask token, and the {name} tokenizer has no '
             'special token; use corpus.tokenizer = "char"',
             name=tokenizer.name,
         )
-    return tokenizer.specials[0]
+    return Masking(objective.rate, tokenizer.specials[0])

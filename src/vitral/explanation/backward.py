@@ -2,8 +2,8 @@
 
 import copy
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,15 +13,17 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.taps import Recorder
 from vitral.explanation.examples.schema import ALIASES, AXES
-from vitral.explanation.expressions import Call, references
-from vitral.explanation.formulas.notation import Apply, Equation, Expression, Fraction, Name, Number, Words
+from vitral.explanation.expressions import Call, Constant, references
+from vitral.explanation.expressions.definitions import RULES
+from vitral.explanation.formulas.notation import Apply, Expression, Name, Number, Words, exact
 from vitral.explanation.narration import Narrator
 from vitral.explanation.phrasebook import Phrases
 from vitral.explanation.readings.gradients import backward
-from vitral.explanation.readings.writing import Writer, symbol
+from vitral.explanation.readings.writing import symbol
+from vitral.explanation.rows.base import CellNamer, Row
 from vitral.explanation.rows.positions import Rotary
 from vitral.explanation.sheet import Index, Sheet, SheetQuantity
-from vitral.explanation.steps import Arithmetic, Panel, Step
+from vitral.explanation.steps import Panel, Step
 from vitral.model import Transformer
 
 CELL = re.compile(r"\s*([A-Za-z][\w.\-]*)\s*(?:\[\s*(\d+(?:\s*,\s*\d+)*)\s*\])?\s*")
@@ -112,36 +114,72 @@ def _refuse_layout(sheet: Sheet) -> None:
         raise UsageError("--backward: is written for positions as rows and weights as [in, out], unlike this example")
 
 
+@dataclass(frozen=True)
+class GradientRow(Row):
+    """What a gradient says in its own words.
+
+    Attributes:
+        written: the right-hand side of its formula; None if it arrives from elsewhere.
+        loss: of the gradient of the loss itself.
+        share: the probability whose logarithm is the loss.
+    """
+
+    written: Expression | None
+    loss: Loss | None = None
+    share: float = 0.0
+
+    def formula(self) -> Expression | None:
+        """The right-hand side of the formula."""
+        return self.written
+
+    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...] | None:
+        """−1/p where the loss is −log p, nothing at any other cell of the loss; None for those of the tree."""
+        if self.loss is None:
+            return None
+        if not self.loss.is_log or index != self.loss.cell:
+            return ()
+        return exact(-1) / namer.cell(self.loss.of, *index), exact(-1) / Number(self.share)
+
+
 class Backward:
-    """The gradients of a loss with respect to the quantities of a sheet, each with its expression."""
+    """The gradients of a loss with respect to the quantities of a sheet, as a sheet of their own.
+
+    Attributes:
+        sheet: the computation.
+        loss: of one of its quantities.
+        quantities: those that the loss is made of, in order.
+        gradients: by the name of the quantity, from the loss back; those of given ones at the end.
+        made: the sheet whose quantities are the gradients, each by the name of its quantity after a d.
+    """
 
     def __init__(self, sheet: Sheet, loss: Loss) -> None:
         """Make the expressions of the gradients from those of the sheet, and compute them.
 
-        Args:
-            sheet: the computation.
-            loss: of one of its quantities.
+        Raises:
+            UsageError: a quantity on the way is a gradient itself.
         """
         self.sheet, self.loss = sheet, loss
-        self.quantities = _on_the_way(sheet, loss.of)
+        needed = {loss.of}
+        for quantity in reversed(sheet.quantities):
+            needed |= set(quantity.inputs) if quantity.name in needed else set()
+        self.quantities = [quantity for quantity in sheet.quantities if quantity.name in needed]
         for quantity in self.quantities:
             if quantity.derivative:
-                raise UsageError(
-                    "--backward: {name} is made of gradients; give --cell with a number before it", name=quantity.name
-                )
+                complaint = N_("--backward: {name} is made of gradients; give --cell with a number before it")
+                raise UsageError(complaint, name=quantity.name)
         values = dict(sheet.values) | {f"d{loss.of}": loss.seed}
-        self.trees = backward({quantity.name: quantity.tree for quantity in self.quantities}, values, loss.of)
-        names = [loss.of, *(name[1:] for name in self.trees)]
+        trees = backward({quantity.name: quantity.tree for quantity in self.quantities}, values, loss.of)
+        trees = {f"d{loss.of}": Constant.of(loss.seed), **trees}
         fixed = {quantity.name for quantity in self.quantities if not quantity.inputs}
-        fixed |= {name for name in names if name.endswith("_gain") and bool((values[name] == 1).all())}
+        fixed |= {name for name, value in sheet.values.items() if name.endswith("_gain") and bool((value == 1).all())}
+        of_sheet = [quantity.name for quantity in reversed(self.quantities)]
+        names = [name for name in dict.fromkeys([*of_sheet, *(name[1:] for name in trees)]) if f"d{name}" in trees]
         self.gradients = {name: values[f"d{name}"] for name in names if name not in fixed}
-        self.writer = Writer(values, first=sheet.namer.first, heads=sheet.num_heads)
-
-    @property
-    def names(self) -> list[str]:
-        """The quantities that have a gradient, from the loss back; given ones at the end."""
-        made = [quantity.name for quantity in reversed(self.quantities) if quantity.name in self.gradients]
-        return [*made, *(name for name in self.gradients if name not in made)]
+        made = [
+            SheetQuantity(f"d{name}", self._axes(name), trees[f"d{name}"], self._row(name)) for name in self.gradients
+        ]
+        written = {f"d{name}": symbol(f"d{name}") for name in names if not name.endswith(("norm_gain", "norm_bias"))}
+        self.made = replace(sheet, quantities=tuple(made), values=values, names=written)
 
     def kinds(self, name: str) -> list[str]:
         """The rules by which the gradient of a quantity is made, one for each of its uses."""
@@ -151,41 +189,23 @@ class Backward:
             if quantity.name in self.gradients and name in quantity.inputs
         ]
 
-    def formula(self, name: str) -> Expression:
-        """The equation of a whole gradient."""
-        target = _gradient_name(name)
-        if name == self.loss.of:
-            return target if self.loss.cell is None else Equation((target, Words(LOG if self.loss.is_log else ONE)))
-        if "rotation" in self.kinds(name):
-            return Equation((target, Apply("rotate", (Name(f"d{name.removesuffix('_pre')}"), Words("−p")))))
-        return self.writer.formula(target, self.trees[f"d{name}"])
+    def _row(self, name: str) -> GradientRow | None:
+        loss = self.loss
+        if name == loss.of:
+            if loss.cell is None:
+                return GradientRow(None, loss)
+            share = float(self.sheet.values[name][loss.cell])
+            return GradientRow(Words(LOG if loss.is_log else ONE), loss, share)
+        if any(isinstance(each.row, Rotary) and name in each.inputs for each in self.quantities):
+            return GradientRow(Apply("rotate", (Name(f"d{name.removesuffix('_pre')}"), Words("−p"))))
+        return None
 
-    def arithmetic(self, name: str, index: Index) -> Arithmetic:
-        """The computation of one cell of a gradient; no stages for the loss itself."""
-        of = _gradient_name(name)
-        shown = index[1:] if len(index) == 3 else index
-        below = ",".join(str(place + self.sheet.namer.first) for place in shown)
-        target, value = Name(of.letters, below=below, above=of.above), float(self.gradients[name][index])
-        if name == self.loss.of:
-            if not self.loss.is_log or index != self.loss.cell:
-                return Arithmetic(target, (), value)
-            share = Number(float(self.sheet.values[name][index]))
-            one = Number(-1, exact=True)
-            return Arithmetic(target, (Fraction(one, self.sheet.namer.cell(name, *index)), Fraction(one, share)), value)
-        tree = self.trees[f"d{name}"]
-        return Arithmetic(target, self.writer.stages(tree, index), value, self.writer.before(tree, index))
-
-
-def _gradient_name(name: str) -> Name:
-    """The name of a quantity's gradient: dx, dW with superscript Q."""
-    return Name(f"d{name}") if name.endswith(("norm_gain", "norm_bias")) else symbol(f"d{name}")
-
-
-KINDS = {
-    **{"softmax": "softmax", "layernorm": "norm", "rmsnorm": "norm", "lookup": "lookup", "matmul": "product"},
-    **{"divide": "scale", "multiply": "scale", "adaptive": "scale"},
-}
-"""By the function of a use: the rule of its gradient."""
+    def _axes(self, name: str) -> tuple[str, ...]:
+        """Names of the axes; the first of quantities with heads is that of the heads."""
+        rank = self.sheet.values[name].dim()
+        axes = self.sheet[name].axes if name in self.sheet else AXES.get(name, ())
+        axes = axes if len(axes) == rank else ("heads", "row", "column")[-rank:]
+        return ("heads", *axes[1:]) if rank == 3 else tuple(axis.replace("heads", "head") for axis in axes)
 
 
 def _kind(use: SheetQuantity, name: str) -> str:
@@ -201,15 +221,7 @@ def _kind(use: SheetQuantity, name: str) -> str:
     tree = use.tree
     while isinstance(tree, Call) and tree.function == "add" and name in references(tree.arguments[0]):
         tree = tree.arguments[0]
-    return KINDS.get(tree.function, "copy") if isinstance(tree, Call) else "copy"
-
-
-def _on_the_way(sheet: Sheet, name: str) -> list[SheetQuantity]:
-    """The quantities that one is made of, in order, and itself."""
-    needed = {name}
-    for quantity in reversed(sheet.quantities):
-        needed |= set(quantity.inputs) if quantity.name in needed else set()
-    return [quantity for quantity in sheet.quantities if quantity.name in needed]
+    return RULES.get(tree.function, "copy") if isinstance(tree, Call) else "copy"
 
 
 def gradient_at(model: Transformer, rows: tuple[int, ...], position: int, name: str) -> Tensor:
@@ -224,10 +236,10 @@ def gradient_at(model: Transformer, rows: tuple[int, ...], position: int, name: 
     Returns:
         The gradient, of the activation's shape without its axis of texts.
     """
-    exact = copy.deepcopy(model).cpu().double().eval()
+    double = copy.deepcopy(model).cpu().double().eval()
     recorder = Recorder()
     with torch.inference_mode(False), torch.enable_grad():
-        logits = exact(torch.tensor([rows]), tap=recorder)
+        logits = double(torch.tensor([rows]), tap=recorder)
         loss = torch.nn.functional.cross_entropy(logits[0, position], torch.tensor(rows[position + 1]))
         (gradient,) = torch.autograd.grad(loss, [recorder.kept[name]])
     return gradient[0].detach()
@@ -237,12 +249,23 @@ def backward_steps(narrator: Narrator, loss: Loss, say: Phrases) -> tuple[Step, 
     """The gradients of a loss, each as a matrix with its formula and the arithmetic of its largest cell.
 
     Args:
-        narrator: of the sheet; it labels rows and columns, and has the chosen heads.
+        narrator: of the sheet; it has the chosen heads.
         loss: of one of the sheet's quantities.
         say: phrases of the language.
     """
     made = Backward(narrator.sheet, loss)
-    return tuple(_step(narrator, made, name, say) for name in made.names)
+    of_gradients = Narrator(made.made, say, narrator.choice)
+    return tuple(
+        Step(
+            name=f"d{name}",
+            title=say("backward.title", name=name),
+            formula=made.made.formula(f"d{name}"),
+            shapes=f"[{' × '.join(map(str, value.shape))}]",
+            sentence=_sentence(made, name, say),
+            panels=tuple(map(_largest, of_gradients.panels(f"d{name}", made.made[f"d{name}"].axes))),
+        )
+        for name, value in made.gradients.items()
+    )
 
 
 def last_cell(narrator: Narrator) -> tuple[str, Index]:
@@ -257,12 +280,10 @@ def last_cell(narrator: Narrator) -> tuple[str, Index]:
     ]
     if not made:
         raise UsageError("explain: nothing here has a gradient; --backward needs a computation, as attention")
-    value = narrator.sheet.values[made[-1].name]
-    row, column = min(narrator.query, value.shape[-2] - 1 if value.dim() > 1 else 0), narrator.choice.column
-    if made[-1].axes[-1] == "vocab":
-        column = int(value[row].argmax())
-    column = min(column, value.shape[-1] - 1 if value.dim() else 0)
-    return made[-1].name, ((narrator.heads[0], row, column) if value.dim() == 3 else (row, column)[2 - value.dim() :])
+    name, axes, value = made[-1].name, made[-1].axes, narrator.sheet.values[made[-1].name]
+    heads = narrator.heads[:1] if value.dim() == 3 else ()
+    cell = narrator.cell(name, axes[-2:], value[heads] if value.dim() > 1 else value.reshape(1, -1))
+    return name, (*heads, *cell)[-value.dim() :] if value.dim() else ()
 
 
 def loss_sentence(narrator: Narrator, loss: Loss, say: Phrases) -> str:
@@ -273,35 +294,10 @@ def loss_sentence(narrator: Narrator, loss: Loss, say: Phrases) -> str:
     return say("backward.loss_log" if loss.is_log else "backward.loss_cell", cell=f"{loss.of}[{cell}]")
 
 
-def _step(narrator: Narrator, made: Backward, name: str, say: Phrases) -> Step:
-    value = made.gradients[name]
-    panels = narrator.panels(value, _axes(made, name), name, partial(made.arithmetic, name))
-    sizes = " × ".join(map(str, value.shape))
-    return Step(
-        name=f"d{name}",
-        title=say("backward.title", name=name),
-        formula=made.formula(name),
-        shapes=f"[{sizes}]",
-        sentence=_sentence(made, name, say),
-        panels=tuple(replace(_largest(panel), quantity=f"d{name}", asked=(), also=()) for panel in panels),
-    )
-
-
-def _axes(made: Backward, name: str) -> tuple[str, ...]:
-    """Names of the axes; the first of quantities with heads is that of the heads."""
-    value = made.gradients[name]
-    axes = made.sheet[name].axes if name in made.sheet else AXES.get(name, ())
-    if len(axes) != value.dim():
-        axes = ("heads", "row", "column")[-value.dim() :]
-    if value.dim() == 3:
-        return ("heads", *axes[1:])
-    return tuple(axis.replace("heads", "head") for axis in axes)
-
-
 def _largest(panel: Panel) -> Panel:
     """The panel with its largest number chosen."""
     cells = [(abs(value), (row, column)) for row, line in enumerate(panel.matrix) for column, value in enumerate(line)]
-    return replace(panel, cell=max(cells, key=lambda each: (each[0], -each[1][0], -each[1][1]))[1])
+    return replace(panel, cell=max(cells, key=lambda each: (each[0], -each[1][0], -each[1][1]))[1], asked=())
 
 
 def _sentence(made: Backward, name: str, say: Phrases) -> str:

@@ -1,7 +1,7 @@
 """Narration: the quantities of a sheet as steps with title, formula, shapes, numbers and a sentence."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from vitral.explanation.examples.schema import AXES
-from vitral.explanation.expressions import Call, compute, expanded
-from vitral.explanation.formulas import number
+from vitral.explanation.expressions import Call, Tree, compute, expanded
+from vitral.explanation.formulas import decimals, number
 from vitral.explanation.formulas.notation import Words
 from vitral.explanation.phrasebook import Phrases
-from vitral.explanation.rows.choices import Beam, Filtered
+from vitral.explanation.rows.choices import Beam, Filtered, Greedy
 from vitral.explanation.rows.positions import Rotary
 from vitral.explanation.sheet import Index, Sheet, SheetQuantity
-from vitral.explanation.steps import Arithmetic, Cell, Panel, Step, Working
+from vitral.explanation.steps import Arithmetic, Cell, Panel, Step
 
 DIGITS = 3
 """Digits after the point of numbers in sentences."""
@@ -31,6 +31,9 @@ OF_STEPS = {"matmul": " · ", "add": " + ", "subtract": " − ", "multiply": " �
 LABELLED_ONCE = ("one", "choice", "total")
 """Axes without labels, of which only the first entry is worked through."""
 NORMS = {"layernorm": "norm", "rmsnorm": "rmsnorm"}
+OF_KEYS = ("k", "v", "k_pre")
+"""Quantities with a row for each key."""
+WEIGHED = (*SQUARE, "z")
 Told = tuple[str, dict[str, object]]
 """The key of a sentence, and the values of its places that not all sentences have."""
 GIVEN_AXES = {1: ("columns",), 2: ("rows", "columns"), 3: ("heads", "rows", "columns")}
@@ -55,35 +58,9 @@ class Choice:
     with_given: bool = False
 
 
-def _cell_working(
-    arithmetic: Callable[[Index], Arithmetic], head: Index, is_vector: bool, row: int, column: int
-) -> Arithmetic:
+def _at_place(sheet: Sheet, name: str, before: Index, order: Index, row: int, column: int) -> Arithmetic:
     """The arithmetic of a panel's cell by row and column; as a partial function a panel can be copied."""
-    return arithmetic((column,) if is_vector else (*head, row, column))
-
-
-def _given_cell(sheet: Sheet, name: str, index: Index) -> Arithmetic:
-    return Arithmetic(sheet.cell(name, index), (), float(sheet.values[name][index]))
-
-
-def _swapped(working: Working, row: int, column: int) -> Arithmetic:
-    return working(column, row)
-
-
-def _turned(panel: Panel) -> Panel:
-    """The panel with rows and columns exchanged."""
-    return replace(
-        panel,
-        matrix=tuple(zip(*panel.matrix, strict=True)),
-        row_labels=panel.column_labels,
-        column_labels=panel.row_labels,
-        columns_are_positions=True,
-        cell=panel.cell[::-1],
-        working=partial(_swapped, panel.working),
-        also=tuple(cell[::-1] for cell in panel.also),
-        asked=panel.asked[::-1],
-        words=tuple(zip(*panel.words, strict=True)),
-    )
+    return sheet.arithmetic(name, (*before, *((row, column)[at] for at in order)))
 
 
 class Narrator:
@@ -99,77 +76,53 @@ class Narrator:
             post_norm: whether the block is post-norm, which changes the titles of its norms.
         """
         self.sheet, self.say, self.choice, self.post_norm = sheet, say, choice, post_norm
+        self.values, self.first = sheet.values, sheet.namer.first
         self.heads = choice.heads if choice.heads is not None else tuple(range(sheet.num_heads))
-        self.query, self.key = self._chosen()
-
-    def _chosen(self) -> Cell:
-        values = self.sheet.values
-        square = next((values[name] for name in reversed(SQUARE) if name in values), None)
-        if square is None:
-            tall = next(
-                (values[made.name] for made in self.sheet.quantities if made.axes[0] == "time"), torch.zeros(1, 1)
-            )
-            return self._query(len(tall)), 0
-        query = self._query(square.shape[1])
-        key = int(square[self.heads[0], query].argmax()) if self.choice.key is None else self.choice.key
-        return query, key
-
-    def _query(self, count: int) -> int:
-        if self.choice.query is not None:
-            return self.choice.query
-        return count - 1 if "logits" in self.sheet or "probabilities" in self.sheet.values else middle(count)
+        square = next((self.values[name] for name in reversed(SQUARE) if name in self.values), None)
+        tall = next((self.values[each.name] for each in sheet.quantities if each.axes[0] == "time"), torch.zeros(1, 1))
+        count = len(tall) if square is None else square.shape[1]
+        is_end = "logits" in sheet or "probabilities" in self.values
+        self.query = choice.query if choice.query is not None else count - 1 if is_end else middle(count)
+        self.key = choice.key or 0
+        if square is not None and choice.key is None:
+            self.key = int(square[self.heads[0], self.query].argmax())
 
     def _hidden(self, head: int) -> Cell | None:
         """A cell that the mask hides: in the chosen row, else in the middle one, else in the first that has one."""
-        if "masked" not in self.sheet.values:
-            return None
-        table = self.sheet.values["masked"][head]
-        for row in (self.query, middle(len(table)), *range(len(table))):
-            is_hidden = table[row] == -math.inf
-            if bool(is_hidden.any()) and not bool(is_hidden.all()):
-                return row, int(is_hidden.int().argmax())
-        return None
+        is_hidden = self.values["masked"][head] == -math.inf if "masked" in self.values else torch.zeros(1, 1)
+        mixed = (is_hidden.any(-1) & ~is_hidden.all(-1)).tolist()
+        rows = [row for row in (self.query, middle(len(mixed)), *range(len(mixed))) if row < len(mixed) and mixed[row]]
+        return (rows[0], int(is_hidden[rows[0]].int().argmax())) if rows else None
 
     def steps(self, names: Sequence[str] | None = None) -> tuple[Step, ...]:
         """All steps in order, or those with the given names."""
-        given = [self._given()] if self.choice.with_given and self._given_names() else []
-        there = [quantity for quantity in self.sheet.quantities if self.sheet.values[quantity.name].numel()]
+        given = [self._given()] if self.choice.with_given and self.sheet.given_names else []
+        there = [quantity for quantity in self.sheet.quantities if self.values[quantity.name].numel()]
         wanted = [quantity for quantity in there if names is None or quantity.name in names]
         return (*given, *(self._step(quantity) for quantity in wanted))
-
-    def _given_names(self) -> list[str]:
-        """Given quantities that are used; gains of 1 are omitted."""
-        used = {name for quantity in self.sheet.quantities for name in quantity.inputs}
-        made = {quantity.name for quantity in self.sheet.quantities}
-        values = self.sheet.values
-        plain = [name for name in values if name.endswith("_gain") and bool((values[name] == 1).all())]
-        return [name for name in values if name in used and name not in made and name not in plain]
 
     def _given(self) -> Step:
         """The given quantities, one panel each or one for each head."""
         panels: list[Panel] = []
-        for name in self._given_names():
-            value = self.sheet.values[name]
-            axes = AXES.get(name, ())
+        for name in self.sheet.given_names:
+            value, axes = self.values[name], AXES.get(name, ())
             axes = axes if len(axes) == value.dim() else GIVEN_AXES[value.dim()]
             seen = ("heads", *axes[1:]) if value.dim() == 3 else tuple(axis.replace("heads", "head") for axis in axes)
-            layout = self.sheet.conventions
-            plain = layout.seen(name, value[0] if value.dim() == 3 else value)
-            shape = _shape(plain, layout.index(name, seen[-2:]))
-            for panel in self.panels(value, seen, name, partial(_given_cell, self.sheet, name)):
+            shape = self._shape(name, seen[-2:])
+            for panel in self.panels(name, seen):
                 label = f"{name}, {panel.label}" if panel.label else name
                 panels.append(replace(panel, label=f"{label} {shape}", asked=()))
         return Step("given", self.say("titles.given"), Words(""), "", self.say("sentences.given"), tuple(panels))
 
     def _step(self, quantity: SheetQuantity) -> Step:
-        name, value = quantity.name, self.sheet.values[quantity.name]
+        name = quantity.name
         return Step(
             name=name,
             title=self._title(quantity),
             formula=self.sheet.formula(name),
             shapes=self._shapes(quantity),
             sentence=self._sentence(quantity),
-            panels=self.panels(value, quantity.axes, name, partial(self.sheet.arithmetic, name)),
+            panels=self.panels(name, quantity.axes),
             is_share=name in SHARES or isinstance(quantity.row, Filtered),
         )
 
@@ -181,63 +134,49 @@ class Narrator:
             return self.say(f"titles.{row.rule}", value=self.say.number(f"{row.value:g}"))
         if name in ("resid_mid", "resid_post") and self.post_norm:
             return self.say(f"titles.{name}_post")
-        if name == "out" and "w_o" not in quantity.inputs and self.sheet.num_heads == 1:
-            return self.say("titles.out_alone")
-        return self.say(f"titles.{name}")
+        is_alone = name == "out" and "w_o" not in quantity.inputs and self.sheet.num_heads == 1
+        return self.say("titles.out_alone" if is_alone else f"titles.{name}")
 
     def _shapes(self, quantity: SheetQuantity) -> str:
         """Inputs and output, with the names of the axes."""
         made = {each.name: each.axes for each in self.sheet.quantities}
         inputs = [name for name in quantity.inputs if name in made or name in STREAM]
-        if quantity.derivative:
-            inputs = [quantity.derivative[0]]
-        tree = quantity.tree
+        tree, sign = quantity.tree, " · "
         while isinstance(tree, Call) and tree.function in ("lifted", "transpose"):
             tree = tree.arguments[0]
-        function = tree.function if isinstance(tree, Call) else ""
-        if quantity.is_free and not quantity.derivative:
-            sign = OF_STEPS.get(function, ", ")
-        else:
-            sign = SHAPE_SIGNS.get(function, " · ") if not quantity.derivative else " · "
+        if quantity.derivative:
+            inputs = [quantity.derivative[0]]
+        elif isinstance(tree, Call):
+            signs = OF_STEPS if quantity.is_free else SHAPE_SIGNS
+            sign = signs.get(tree.function, ", " if quantity.is_free else " · ")
         before = sign.join(self._shape(name, made.get(name, ("time", "d_model"))) for name in inputs)
         after = self._shape(quantity.name, quantity.axes)
         return f"{before} → {after}" if before else after
 
     def _shape(self, name: str, axes: tuple[str, ...]) -> str:
+        """The sizes of the last axes of a quantity, by their names."""
         layout = self.sheet.conventions
-        return _shape(layout.seen(name, self.sheet.values[name]), layout.index(name, axes))
+        sizes = layout.seen(name, self.values[name]).shape[-len(axes) :]
+        named = [f"{axis} {size}" for axis, size in dict(zip(layout.index(name, axes), sizes, strict=True)).items()]
+        return f"[{', '.join(named)}]"
 
-    def panels(
-        self, value: Tensor, axes: tuple[str, ...], name: str, arithmetic: Callable[[Index], Arithmetic]
-    ) -> tuple[Panel, ...]:
+    def panels(self, name: str, axes: tuple[str, ...]) -> tuple[Panel, ...]:
         """The matrices of a quantity: one for each chosen head, or one.
 
         Args:
-            value: the numbers.
-            axes: their names; the first of quantities of heads is "heads".
             name: of the quantity.
-            arithmetic: of a cell, by its whole index.
+            axes: their names; the first of quantities of heads is "heads".
         """
-        panels = self._panels(value, axes, name, arithmetic)
-        return tuple(map(_turned, panels)) if self.sheet.conventions.turned(name) else panels
-
-    def _panels(
-        self, value: Tensor, axes: tuple[str, ...], name: str, arithmetic: Callable[[Index], Arithmetic]
-    ) -> tuple[Panel, ...]:
+        value = self.values[name]
         if axes[0] != "heads":
-            table = value if value.dim() == 2 else value[None]
-            return (self._panel("", table, axes, name, partial(_cell_working, arithmetic, (), value.dim() == 1)),)
+            return (self._panel("", value if value.dim() == 2 else value[None], axes, name, ()),)
         made: list[Panel] = []
         for place, head in self._places(value):
-            label = (
-                self.say("explain.head", number=head + self.sheet.namer.first)
-                if len(value) > 1 or self.sheet.num_heads > 1
-                else ""
-            )
-            panel = self._panel(
-                label, value[place], axes[1:], name, partial(_cell_working, arithmetic, (place,), False)
-            )
+            is_one = len(value) == 1 and self.sheet.num_heads == 1
+            label = "" if is_one else self.say("explain.head", number=head + self.first)
+            panel = self._panel(label, value[place], axes[1:], name, (place,))
             hidden = self._hidden(head) if name in ("masked", "weights") and not made else None
+            hidden = hidden[::-1] if hidden and self.sheet.conventions.turned(name) else hidden
             made.append(replace(panel, head=head, also=() if hidden in (None, panel.cell) else (hidden,)))
         return tuple(made)
 
@@ -246,29 +185,31 @@ class Narrator:
         groups = max(1, self.sheet.num_heads // len(value))
         return list({head // groups: head // groups if groups > 1 else head for head in self.heads}.items())
 
-    def _panel(self, label: str, table: Tensor, axes: tuple[str, ...], name: str, working: Working) -> Panel:
-        rows, columns = (
-            self._labels(axes[0] if len(axes) == 2 else "one", len(table)),
-            self._labels(axes[-1], table.shape[1]),
-        )
+    def _panel(self, label: str, table: Tensor, axes: tuple[str, ...], name: str, before: Index) -> Panel:
+        """One matrix, in the author's layout."""
+        is_row = len(axes) < 2
+        labels = self._labels("one" if is_row else axes[0], len(table)), self._labels(axes[-1], table.shape[1])
+        cell, order, words = self.cell(name, axes, table), (1,) if is_row else (0, 1), self._words(name, table)
+        asked = "key" if name in OF_KEYS else "query", "key" if axes[-1] == "source" else "column"
+        asked = () if axes[0] != "time" or axes[-1] in ("vocab", *LABELLED_ONCE) else asked
+        if is_turned := self.sheet.conventions.turned(name):
+            table, labels, cell, asked = table.mT, labels[::-1], (cell[1], cell[0]), asked[::-1]
+            order, words = tuple(1 - at for at in order), tuple(zip(*words, strict=True))
         return Panel(
-            label,
-            tuple(map(tuple, table.tolist())),
-            rows,
-            columns,
-            axes[-1] == "source",
-            self._cell(name, axes, table),
-            working,
-            name,
-            asked=() if axes[0] != "time" or axes[-1] in ("vocab", *LABELLED_ONCE) else self._asked(name, axes),
-            first=self.sheet.namer.first,
-            words=self._chosen_words(name, table),
+            label=label,
+            matrix=tuple(map(tuple, table.tolist())),
+            row_labels=labels[0],
+            column_labels=labels[1],
+            columns_are_positions=is_turned or axes[-1] == "source",
+            cell=cell,
+            working=partial(_at_place, self.sheet, name, before, order),
+            quantity=name,
+            asked=asked,
+            first=self.first,
+            words=words,
         )
 
-    def _asked(self, name: str, axes: tuple[str, ...]) -> tuple[str, str]:
-        return "key" if name in ("k", "v", "k_pre") else "query", "key" if axes[-1] == "source" else "column"
-
-    def _chosen_words(self, name: str, table: Tensor) -> tuple[tuple[str, ...], ...]:
+    def _words(self, name: str, table: Tensor) -> tuple[tuple[str, ...], ...]:
         """The words that the numbers stand for, if they are choices."""
         row = self.sheet[name].row if name in self.sheet else None
         if row is None or not row.chooses:
@@ -276,169 +217,158 @@ class Narrator:
         return tuple(tuple(self.sheet.vocabulary[int(place)] for place in row) for row in table.tolist())
 
     def _labels(self, axis: str, count: int) -> tuple[str, ...]:
-        first = self.sheet.namer.first
         if axis in ("time", "source"):
-            if axis == "source" and self.sheet.sources:
-                return tuple(f"{place + first} {name}" for place, name in enumerate(self.sheet.sources))
-            names = self.sheet.tokens[:count] if len(self.sheet.tokens) >= count else ("",) * count
-            return tuple(f"{place + first} {name}".rstrip() for place, name in enumerate(names))
-        if axis in ("vocab", "row") and len(self.sheet.vocabulary) == count and axis != "one":
+            names = self.sheet.sources if axis == "source" and self.sheet.sources else self.sheet.tokens[:count]
+            names = names if len(names) >= count else ("",) * count
+            return tuple(f"{place + self.first} {name}".rstrip() for place, name in enumerate(names))
+        if axis in ("vocab", "row") and len(self.sheet.vocabulary) == count:
             return tuple(self.sheet.vocabulary)
-        return ("",) * count if axis in LABELLED_ONCE else tuple(str(place + first) for place in range(count))
+        return ("",) * count if axis in LABELLED_ONCE else tuple(str(place + self.first) for place in range(count))
 
-    def _cell(self, name: str, axes: tuple[str, ...], table: Tensor) -> Cell:
+    def cell(self, name: str, axes: tuple[str, ...], table: Tensor) -> Cell:
         """The cell whose arithmetic is written out."""
         rows, columns = table.shape
-        row = self.key if name in ("k", "v", "k_pre") else self.query if axes[0] in ("time",) else 0
+        row = min(self.key if name in OF_KEYS else self.query if axes[0] == "time" else 0, rows - 1)
         column = self.key if axes[-1] == "source" else 0 if axes[-1] in LABELLED_ONCE else self.choice.column
-        if axes[-1] == "vocab":
-            column = int(table[min(row, rows - 1)].argmax())
-        return min(row, rows - 1), min(column, columns - 1)
+        column = int(table[row].argmax()) if axes[-1] == "vocab" else column
+        return row, min(column, columns - 1)
 
     def _sentence(self, quantity: SheetQuantity) -> str:
-        values, first = self.sheet.values[quantity.name], self.sheet.namer.first
-        shared = {"row": self._position(self.query), "column": self._source(self.key), "width": values.shape[-1]}
-        words = " ".join(
-            self.say(self._laid_out(f"sentences.{key}"), **{**shared, **places})
-            for key, places in self._about(quantity)
-        )
+        value = self.values[quantity.name]
+        shared = {"row": self._position(self.query), "column": self._source(self.key), "width": value.shape[-1]}
+        told = self._told(quantity, value)
+        words = " ".join(self.say(self._laid_out(f"sentences.{key}"), **{**shared, **more}) for key, more in told)
         if quantity.axes[0] == "heads" and len(self.heads) > 1 and quantity.name not in ("q", "k", "v"):
-            return self.say("sentences.head", head=self.heads[0] + first, sentence=words[:1].lower() + words[1:])
+            head = self.heads[0] + self.first
+            return self.say("sentences.head", head=head, sentence=words[:1].lower() + words[1:])
         return words[:1].upper() + words[1:]
 
-    def _about(self, quantity: SheetQuantity) -> Iterator[Told]:
+    def _told(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
         """The sentences of a quantity."""
-        name, row = quantity.name, quantity.row
-        value = self.sheet.values[name]
-        narrators = {
-            **dict.fromkeys("qkv", self._projecting),
-            "scores": self._scoring,
-            "scaled": self._scaling,
-            "masked": self._masking,
-            "weights": self._weighing,
-            "z": self._gathering,
-            "out": self._joining,
-            "mlp.hidden": self._activating,
-            "probabilities": self._predicting,
-        }
         if quantity.derivative:
-            yield "derivative", {"of": quantity.derivative[0], "by": quantity.derivative[1]}
+            of, by = quantity.derivative
+            yield "derivative", {"of": of, "by": by}
         elif quantity.is_free:
             first = next(each for each in self.sheet.quantities if each.is_free and not each.derivative)
-            yield from [("step", {})] if name == first.name else []
-        elif name in narrators:
-            yield from narrators[name](quantity, value)
-        elif name in ("q_pre", "k_pre"):
-            yield "before_rotation", {"what": {"q": "queries", "k": "keys"}[name[0]]}
-        elif isinstance(quantity.tree, Call) and quantity.tree.function in NORMS:
-            yield NORMS[quantity.tree.function], {}
-        elif name in RESIDUAL:
-            yield "residual" if len(quantity.inputs) > 1 else "replaced", {}
-        elif isinstance(row, Filtered):
-            yield _filtering(row, value)
+            yield from [("step", {})] if quantity.name == first.name else []
+        elif quantity.name in ("q", "k", "v"):
+            yield from self._projecting(quantity, value)
+        elif quantity.name in WEIGHED:
+            yield from self._of_attention(quantity, value)
         else:
-            words = [self.sheet.vocabulary[int(place)] for place in value] if name in ("greedy", "beam") else []
-            beam = {"beams": row.num_beams, "length": row.length} if isinstance(row, Beam) else {}
-            yield name, {"word": " ".join(words), "words": " ".join(words), **beam}
+            yield self._of_others(quantity, value)
+
+    def _of_attention(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
+        """The sentences of a step of attention."""
+        of_row = self._row(quantity.name)
+        match quantity.name:
+            case "scores":
+                kind = "agree" if of_row[self.key] > 0 else "oppose" if of_row[self.key] < 0 else "apart"
+                yield f"scores_{kind}", {"value": self._short(of_row[self.key])}
+            case "scaled":
+                yield self._scaling(quantity.tree)
+            case "masked":
+                seen, everything = int((of_row > -math.inf).sum()), len(of_row)
+                yield "masked_all" if seen == everything else "masked_some", {"seen": seen, "all": everything}
+                if (bias := self.sheet.architecture.bias) is not None:
+                    bias = bias.expand(value.shape)[self.heads[0], self.query, self.key]
+                    yield "masked_bias", {"bias": self._short(bias)}
+            case "weights":
+                kind = "empty" if not bool(of_row.any()) else "some" if of_row[self.key] else "none"
+                kind += "_itself" if self.key == self.query and kind != "empty" else ""
+                yield f"weights_{kind}", {"share": self._percent(of_row[self.key])}
+            case "z":
+                seen = int((self._row("weights") > 0).sum()) if "weights" in self.values else 2
+                yield f"z_{('none', 'one', 'many')[min(seen, 2)]}", {"seen": seen}
 
     def _projecting(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
-        is_query, first = quantity.name == "q", self.sheet.namer.first
-        place = self.query if is_query else self.key
-        row = self._position(place) if is_query else self._source(place)
-        yield quantity.name, {"number": place + first, "row": row}
+        place, of = (self.query, self._position) if quantity.name == "q" else (self.key, self._source)
+        yield quantity.name, {"number": place + self.first, "row": of(place)}
         groups = self.sheet.num_heads // len(value)
         if groups > 1:
-            begin = self.heads[0] // groups * groups + first
+            begin = self.heads[0] // groups * groups + self.first
             yield "shared", {"heads": f"{begin}–{begin + groups - 1}"}
         if isinstance(quantity.row, Rotary):
             yield "rotated", {}
 
-    def _scoring(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
-        score = self._at(value)
-        kind = "agree" if score > 0 else "oppose" if score < 0 else "apart"
-        yield f"scores_{kind}", {"value": self._short(score)}
-
-    def _scaling(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
-        scores, scale = self.sheet.values["scores"], self.sheet.architecture.scale
-        tree = quantity.tree
+    def _scaling(self, tree: Tree) -> Told:
+        scores, scale = self.values["scores"], self.sheet.architecture.scale
         if scale == "adaptive" and isinstance(tree, Call) and isinstance(divided := expanded(tree), Call):
-            factor = 1 / compute(divided.arguments[1], self.sheet.values)
+            factor = 1 / compute(divided.arguments[1], self.values)
         else:
             factor = compute(tree, {"scores": torch.ones_like(scores)})
         factor = factor.expand(len(scores), scores.shape[1], -1)[self.heads[0], self.query, 0]
-        width = next((self.sheet.values[name].shape[-1] for name in "qk" if name in self.sheet.values), None)
+        widths = [self.values[name].shape[-1] for name in "qk" if name in self.values]
         kind = scale if isinstance(scale, str) else "number"
-        d_head = width or self.sheet.architecture.d_k
-        yield f"scaled_{kind}", {"factor": self._short(float(factor)), "d_head": d_head}
+        d_head = widths[0] if widths else self.sheet.architecture.d_k
+        return f"scaled_{kind}", {"factor": self._short(factor), "d_head": d_head}
 
-    def _masking(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
-        seen, everything = int((value[self.heads[0], self.query] > -math.inf).sum()), value.shape[-1]
-        yield "masked_all" if seen == everything else "masked_some", {"seen": seen, "all": everything}
-        bias = self.sheet.architecture.bias
-        if bias is not None:
-            yield "masked_bias", {"bias": self._short(self._at(bias.expand(value.shape)))}
+    def _of_others(self, quantity: SheetQuantity, value: Tensor) -> Told:
+        """The sentences of any other quantity."""
+        name, tree = quantity.name, quantity.tree
+        match quantity.row:
+            case Filtered("temperature", heat):
+                return (
+                    f"temperature_{'zero' if heat == 0 else 'cold' if heat < 1 else 'hot' if heat > 1 else 'one'}",
+                    {},
+                )
+            case Filtered():
+                return "filtered", {"kept": int((value > 0).sum()), "all": len(value)}
+            case Greedy() | Beam() as row:
+                words = " ".join(self._words(name, value[None])[0]) if row.chooses else ""
+                beam = {"beams": row.num_beams, "length": row.length} if isinstance(row, Beam) else {}
+                return name, {"word": words, "words": words, **beam}
+            case _ if isinstance(tree, Call) and tree.function in NORMS:
+                return NORMS[tree.function], {}
+            case _ if name in RESIDUAL:
+                return "residual" if len(quantity.inputs) > 1 else "replaced", {}
+        return self._of_block(quantity, value)
 
-    def _weighing(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
-        share, is_empty = self._at(value), not bool(value[self.heads[0], self.query].any())
-        kind = "empty" if is_empty else "none" if share == 0 else "some"
-        kind += "_itself" if self.key == self.query and not is_empty else ""
-        yield f"weights_{kind}", {"share": self.say.number(f"{share:.1%}")}
+    def _of_block(self, quantity: SheetQuantity, value: Tensor) -> Told:
+        """The sentence of a quantity beside attention, the norms and the residual stream."""
+        row = value[min(self.query, len(value) - 1)]
+        match quantity.name:
+            case "q_pre" | "k_pre":
+                return "before_rotation", {"what": "queries" if quantity.name == "q_pre" else "keys"}
+            case "out":
+                heads, is_projected = len(self.values["z"]), "w_o" in quantity.inputs
+                one, many = ("one", "many") if is_projected else ("same", "joined")
+                return f"out_{many if heads > 1 else one}", {"heads": heads}
+            case "mlp.hidden":
+                zeros = int((row == 0).sum())
+                rectifies = self.sheet.architecture.activation in ("relu", "squared_relu")
+                return "hidden_zero" if rectifies and zeros else "hidden", {"zeros": zeros}
+            case "probabilities":
+                best, vocabulary = int(row.argmax()), self.sheet.vocabulary
+                word = vocabulary[best] if vocabulary else str(best + self.first)
+                return "probabilities", {"word": word, "share": self._percent(row[best])}
+        return quantity.name, {}
 
-    def _gathering(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
-        weights = self.sheet.values.get("weights")
-        seen = 2 if weights is None else int((weights[self.heads[0], self.query] > 0).sum())
-        yield f"z_{('none', 'one', 'many')[min(seen, 2)]}", {"seen": seen}
+    def _row(self, name: str) -> Tensor:
+        """The numbers of the chosen query, in the first chosen head."""
+        return self.values[name][self.heads[0], self.query]
 
-    def _joining(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
-        heads = len(self.sheet.values["z"])
-        one, many = ("one", "many") if "w_o" in quantity.inputs else ("same", "joined")
-        yield f"out_{many if heads > 1 else one}", {"heads": heads}
-
-    def _activating(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
-        zeros = int((value[min(self.query, len(value) - 1)] == 0).sum())
-        rectifies = self.sheet.architecture.activation in ("relu", "squared_relu")
-        yield "hidden_zero" if rectifies and zeros else "hidden", {"zeros": zeros}
-
-    def _predicting(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
-        shares = value[min(self.query, len(value) - 1)]
-        best = int(shares.argmax())
-        word = self.sheet.vocabulary[best] if self.sheet.vocabulary else str(best + self.sheet.namer.first)
-        yield "probabilities", {"word": word, "share": self.say.number(f"{float(shares[best]):.1%}")}
-
-    def _position(self, place: int, labels: Sequence[str] | None = None) -> str:
+    def _position(self, place: int, labels: Sequence[str] = ()) -> str:
         """A position in words, with its label."""
-        number_, labels = place + self.sheet.namer.first, self.sheet.tokens if labels is None else labels
+        labels = labels or self.sheet.tokens
         if place < len(labels):
-            return self.say("explain.position", number=number_, label=labels[place])
-        return self.say("explain.position_plain", number=number_)
+            return self.say("explain.position", number=place + self.first, label=labels[place])
+        return self.say("explain.position_plain", number=place + self.first)
 
     def _source(self, place: int) -> str:
         """A key's position."""
-        return self._position(place, self.sheet.sources or None)
+        return self._position(place, self.sheet.sources)
 
     def _laid_out(self, key: str) -> str:
         """The key of a sentence about rows, or of the same about columns."""
         other = f"{key}_columns"
         return other if self.sheet.conventions.columns and self.say.has(other) else key
 
-    def _short(self, value: float) -> str:
-        return self.say.number(short(value))
+    def _short(self, value: Tensor) -> str:
+        return self.say.number(short(float(value)))
 
-    def _at(self, value: Tensor) -> float:
-        """The cell of the chosen query and key, in the first chosen head."""
-        return float(value[self.heads[0], self.query, self.key])
-
-
-def _filtering(row: Filtered, value: Tensor) -> Told:
-    if row.rule != "temperature":
-        return "filtered", {"kept": int((value > 0).sum()), "all": len(value)}
-    kind = "zero" if row.value == 0 else "cold" if row.value < 1 else "hot" if row.value > 1 else "one"
-    return f"temperature_{kind}", {}
-
-
-def _shape(value: Tensor, axes: Sequence[str]) -> str:
-    sizes: Mapping[str, int] = dict(zip(axes, value.shape, strict=True))
-    return "[" + ", ".join(f"{axis} {size}" for axis, size in sizes.items()) + "]"
+    def _percent(self, share: Tensor) -> str:
+        return self.say.number(f"{float(share):.1%}")
 
 
 def middle(count: int) -> int:
@@ -456,5 +386,4 @@ def short(value: float) -> str:
     >>> short(6.0), short(0.5), short(1 / 3)
     ('6', '0.5', '0.333')
     """
-    digits = next((fewer for fewer in range(DIGITS) if abs(round(value, fewer) - value) < 1e-9), DIGITS)
-    return number(value, digits)
+    return number(value, decimals(DIGITS, value))

@@ -1,7 +1,7 @@
 """The phrases of walkthroughs and checks, by key.
 
 A key such as "titles.scores" stands for an English sentence of `catalogue/en.toml`, which is translated as every other
-sentence is (`vitral.core.language`). The field's terms (query, key, value, softmax) are not translated.
+sentence is (`vitral.core.language`). The field's terms (query, key, value) are not translated.
 """
 
 import tomllib

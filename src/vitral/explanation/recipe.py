@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.core.language import _
+from vitral.core.language import N_, _
 from vitral.explanation.architecture import Architecture
 from vitral.explanation.expressions import Call, Constant, Reference, Tree, mapped, read, references
 from vitral.explanation.rows.base import Row
@@ -193,7 +193,7 @@ class _Recipe:
         for line in RECIPE.strip().splitlines():
             text, _hash, marks = line.partition("#")
             self.continued()
-            if not self.kinds >= set(marks.split()):
+            if not all(self.kinds[mark] for mark in marks.split()):
                 continue
             axes, name, expression = text[0], *text[2:].split(" = ")
             of = ("heads", "source", "d_head") if axes == "K" and self.parts.memory else _AXES[axes]
@@ -211,10 +211,10 @@ class _Recipe:
             values.setdefault("resid_mid", values[parts.stream])
 
     @property
-    def kinds(self) -> set[str]:
-        """The parts that this computation has."""
+    def kinds(self) -> dict[str, bool]:
+        """The parts that this computation has, and those that it has not."""
         parts = self.parts
-        there = {
+        return {
             "rows": bool(parts.rows),
             "sinusoidal": parts.sinusoidal,
             "positions": "position_embedding" in self.values,
@@ -230,7 +230,6 @@ class _Recipe:
             "tied": parts.tied,
             "untied": not parts.tied,
         }
-        return {kind for kind, is_there in there.items() if is_there}
 
     def named(self, tree: Tree) -> Tree | None:
         """The quantities that a part of a line stands for."""
@@ -304,7 +303,14 @@ class _Recipe:
         """
         kind, heads = self.parts.scale, len(values["scores"])
         if kind in ("learned", "learned-per-head"):
-            return Call("multiply", (scores, Constant.of(_factor(values, str(kind), heads), "s")))
+            if "factor" not in values:
+                complaint = N_("factor: the scale {kind!r} needs the learned factor; give factor under [given]")
+                raise UsageError(complaint, kind=kind)
+            factor, wanted = values["factor"].reshape(-1, 1, 1), heads if kind == "learned-per-head" else 1
+            if len(factor) != wanted:
+                complaint = N_("factor: the scale {kind!r} needs {expected} of them, not {given}")
+                raise UsageError(complaint, kind=kind, expected=wanted, given=len(factor))
+            return Call("multiply", (scores, Constant.of(factor, "s")))
         if kind == "none":
             return scores
         if not isinstance(kind, str):
@@ -328,18 +334,3 @@ class _Recipe:
         time, source = scores.shape[-2:]
         allowed = self.parts.mask.allowed(time, source).reshape(-1, time, source)[-len(scores) :]
         return torch.where(allowed, 0.0, -math.inf).double()
-
-
-def _factor(values: Values, kind: str, num_heads: int) -> Tensor:
-    if "factor" not in values:
-        raise UsageError("factor: the scale {kind!r} needs the learned factor; give factor under [given]", kind=kind)
-    factor = values["factor"].reshape(-1, 1, 1)
-    expected = num_heads if kind == "learned-per-head" else 1
-    if len(factor) != expected:
-        raise UsageError(
-            "factor: the scale {kind!r} needs {expected} of them, not {given}",
-            kind=kind,
-            expected=expected,
-            given=len(factor),
-        )
-    return factor

@@ -3,13 +3,15 @@
 A walkthrough shows the values of a sheet; a check computes its expressions from an author's numbers as well.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from torch import Tensor
 
+from vitral.core.graphs import NotInGraphs, Plain, graph_of
+from vitral.core.taps import SILENT, Tap
 from vitral.explanation.architecture import Architecture
 from vitral.explanation.expressions import Tree, compute, references
 from vitral.explanation.formulas.notation import Equation, Expression, Name, renamed
@@ -90,6 +92,21 @@ class Sheet:
         """Whether the quantity is computed here; given ones are not."""
         return any(quantity.name == name for quantity in self.quantities)
 
+    @cached_property
+    def aliases(self) -> dict[str, str]:
+        """Second names of a quantity, as that of a stream which is another quantity unchanged."""
+        made = {id(self.values[quantity.name]): quantity.name for quantity in reversed(self.quantities)}
+        given = {name: id(value) for name, value in self.values.items() if name not in self}
+        return {name: made[value] for name, value in given.items() if value in made}
+
+    @cached_property
+    def given_names(self) -> list[str]:
+        """Names of the given numbers that are used and shown; gains that are all 1 are neither."""
+        used = {name for quantity in self.quantities for name in quantity.inputs}
+        made = {quantity.name for quantity in self.quantities} | set(self.aliases)
+        plain = {name for name, value in self.values.items() if name.endswith("_gain") and bool((value == 1).all())}
+        return [name for name in self.values if name in used and name not in made and name not in plain]
+
     def arithmetic(self, name: str, index: Index, *, through: Container[str] = ()) -> Arithmetic:
         """The computation of one cell.
 
@@ -107,8 +124,9 @@ class Sheet:
         while source is not None and source[0] in through and source[0] in self:
             chain.append(source)
             source = self._source(*source)
-        stages = tuple(stage for link in chain for stage in self._stages(*link))
-        before = tuple(equation for link in chain for equation in self._before(*link))
+        worked = [self._worked(*link) for link in chain]
+        before = tuple(equation for equations, _ in worked for equation in equations)
+        stages = tuple(stage for _, sides in worked for stage in sides)
         row = self[name].row
         word = self._namer.words([int(value)]) if row is not None and row.chooses else None
         return Arithmetic(self.cell(name, index), self._renamed(stages), value, self._renamed(before), word)
@@ -119,7 +137,8 @@ class Sheet:
         if quantity.row is None:
             return self._renamed(self.writer.formula(Name(name), self.tree(name)))
         row = quantity.row
-        made = Equation((Name(name, below=row.subscript), row.formula()), after=row.after(name))
+        sides = (Name(name, below=row.subscript), *filter(None, [row.formula()]))
+        made = Equation(sides, after=tuple(row.after(name)))
         return self._renamed(renamed(made, self._turned))
 
     @cached_property
@@ -150,22 +169,16 @@ class Sheet:
     def _namer(self) -> CellNamer:
         return replace(self.namer, vocabulary=self.vocabulary)
 
-    def _stages(self, name: str, index: Index) -> tuple[Expression, ...]:
-        quantity = self[name]
+    def _worked(self, name: str, index: Index) -> tuple[tuple[Equation, ...], tuple[Expression, ...]]:
+        """The equations before a cell, and its right-hand sides."""
+        quantity, tree = self[name], self.tree(name)
         if quantity.row is not None:
             inputs = [self.values[each] for each in quantity.inputs]
             made = quantity.row.stages(inputs, index, self._namer)
             if made is not None:
-                return renamed(made, self._turned)
-        index = self.conventions.index(name, index)
-        return self.writer.stages(self.tree(name), index, short=quantity.is_free and quantity.derivative is None)
-
-    def _before(self, name: str, index: Index) -> tuple[Equation, ...]:
-        quantity = self[name]
-        if quantity.row is not None:
-            inputs = [self.values[each] for each in quantity.inputs]
-            return renamed(quantity.row.before(inputs, index, self._namer), self._turned)
-        return self.writer.before(self.tree(name), self.conventions.index(name, index))
+                return renamed((quantity.row.before(inputs, index, self._namer), made), self._turned)
+        at, short = self.conventions.index(name, index), quantity.is_free and quantity.derivative is None
+        return self.writer.before(tree, at), self.writer.stages(tree, at, short=short)
 
     def _source(self, name: str, index: Index) -> tuple[str, Index] | None:
         if self[name].row is not None:
@@ -187,3 +200,41 @@ def computed(quantities: Sequence[SheetQuantity], given: Values) -> dict[str, Te
     for quantity in quantities:
         values[quantity.name] = quantity.make(values)
     return values
+
+
+def sheet_graph(sheet: Sheet) -> tuple[Plain, list[str]]:
+    """The graph of a sheet, from what is given to every quantity, and the names of the quantities that it lacks.
+
+    A quantity is left out, with everything that needs it, if it decides by numbers or uses an operation that the
+    interpreter lacks.
+    """
+    left_out: set[str] = set()
+    try:
+        return _graph(sheet, left_out), []
+    except NotInGraphs:
+        for quantity in sheet.quantities:
+            alone = replace(sheet, quantities=(quantity,))
+            try:
+                if left_out.isdisjoint(quantity.inputs):
+                    _graph(alone, set())
+                    continue
+            except NotInGraphs:
+                pass
+            left_out.add(quantity.name)
+    return _graph(sheet, left_out), [quantity.name for quantity in sheet.quantities if quantity.name in left_out]
+
+
+def _graph(sheet: Sheet, left_out: Collection[str]) -> Plain:
+    quantities = [quantity for quantity in sheet.quantities if quantity.name not in left_out]
+    made = {quantity.name for quantity in quantities}
+    second = sheet.aliases
+    needed = {second.get(name, name) for quantity in quantities for name in quantity.inputs}
+    inputs = {name: value for name, value in sheet.values.items() if name in needed and name not in made}
+
+    def compute(given: Mapping[str, Tensor], tap: Tap = SILENT) -> None:
+        known = dict(given)
+        for quantity in quantities:
+            values = {name: known[second.get(name, name)] for name in quantity.inputs}
+            known[quantity.name] = tap(quantity.name, quantity.make(values))
+
+    return graph_of(compute, inputs)

@@ -4,8 +4,9 @@ One traced pass records the values; the recipe contributes the operations, for t
 """
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,7 @@ from vitral.decoding import beam_search, distribution
 from vitral.explanation.architecture import Architecture
 from vitral.explanation.recipe import RecipeLine, chosen, follow, recipe
 from vitral.explanation.rows.base import CellNamer
-from vitral.explanation.rows.choices import Filtered, FoundBeam, Greedy
+from vitral.explanation.rows.choices import Beam, Filtered, Greedy
 from vitral.explanation.sheet import Sheet
 from vitral.model import ModelConfig, Transformer
 from vitral.model.block import Block
@@ -30,6 +31,16 @@ from vitral.model.settings import ROTARY
 
 NUM_BEAMS, BEAM_LENGTH = 3, 4
 """Of the beam search in the last chapter."""
+
+
+NAMES = {
+    **{f"{norm}_norm.weight": f"{norm}_norm_gain" for norm in ("attn", "mlp", "final")},
+    **{f"{norm}_norm.bias": f"{norm}_norm_bias" for norm in ("attn", "mlp", "final")},
+    **{f"mlp.{layer}.weight": f"w_{layer}" for layer in ("up", "gate", "down")},
+    **{f"mlp.{layer}.bias": f"b_{layer}" for layer in ("up", "gate", "down")},
+    **{"attn.out_proj.weight": "w_o", "attn.out_proj.bias": "b_o"},
+}
+"""Parameters of a block, and of the end, by the model's names."""
 
 
 @dataclass(frozen=True)
@@ -156,12 +167,7 @@ def _sheet(
 ) -> Sheet:
     """The sheet of one part of the model, with `lines` after those of the recipe."""
     values = dict(given)
-
-    def all_lines() -> Iterator[RecipeLine]:
-        yield from recipe(architecture, values)
-        yield from lines
-
-    quantities = follow(all_lines(), values, recorded)
+    quantities = follow(chain(recipe(architecture, values), lines), values, recorded)
     return replace(empty, quantities=quantities, values=values, architecture=architecture)
 
 
@@ -173,31 +179,18 @@ def _block(empty: Sheet, architecture: Architecture, layer: int, block: nn.Modul
         for name, value in kept.items()
         if name.startswith(prefix)
     }
-    given = {
-        "resid_pre": recorded["resid_pre"],
-        **_norm("attn_norm", block.attn_norm),
-        **_norm("mlp_norm", block.mlp_norm),
-    }
+    given = {"resid_pre": recorded["resid_pre"], **_parameters(block)}
     if block.attn is not None:
         given |= _attention(block.attn)
-    for name in ("up", "gate", "down"):
-        given |= _linear(name, getattr(block.mlp, name, None))
     sublayers = tuple(name for name, part in (("attn", block.attn), ("mlp", block.mlp)) if part is not None)
     mask = None if architecture.mask is None else architecture.mask.of(layer)
     return _sheet(empty, replace(architecture, sublayers=sublayers, mask=mask), given, recorded)
 
 
-def _norm(name: str, module: nn.Module | None) -> dict[str, Tensor]:
-    parameters = {f"{name}_gain": getattr(module, "weight", None), f"{name}_bias": getattr(module, "bias", None)}
-    return {name: _exact(value) for name, value in parameters.items() if value is not None}
-
-
-def _linear(name: str, layer: nn.Module | None) -> dict[str, Tensor]:
-    """A layer's matrix as formulas write it, [in, out], and its bias."""
-    if not isinstance(layer, nn.Linear):
-        return {}
-    bias = {} if layer.bias is None else {f"b_{name}": _exact(layer.bias)}
-    return {f"w_{name}": _exact(layer.weight).T, **bias}
+def _parameters(module: nn.Module) -> dict[str, Tensor]:
+    """Gains, matrices as formulas write them, [in, out], and biases, by our names."""
+    there = {NAMES[name]: _exact(value) for name, value in module.named_parameters() if name in NAMES}
+    return {name: value.T if value.dim() > 1 else value for name, value in there.items()}
 
 
 def _attention(attention: MultiHeadAttention) -> dict[str, Tensor]:
@@ -208,10 +201,10 @@ def _attention(attention: MultiHeadAttention) -> dict[str, Tensor]:
         values |= {f"b_{name}": piece.view(-1, attention.d_head) for name, piece in zip("qkv", pieces, strict=True)}
     scale = attention.scale()
     factor = {"factor": _exact(scale).flatten()} if isinstance(scale, Tensor) else {}
-    return values | factor | _linear("o", attention.out_proj)
+    return values | factor
 
 
-def _choices(rules: Sequence[tuple[str, float]], beam: FoundBeam | None) -> list[RecipeLine]:
+def _choices(rules: Sequence[tuple[str, float]], beam: Beam | None) -> list[RecipeLine]:
     """The choice of the next token: greedy, under each rule, and by beam search."""
     lines = [chosen("greedy", Greedy()), *(chosen(f"{rule}_{value:g}", Filtered(rule, value)) for rule, value in rules)]
     if beam is not None:
@@ -219,7 +212,7 @@ def _choices(rules: Sequence[tuple[str, float]], beam: FoundBeam | None) -> list
     return lines
 
 
-def _beam(model: Transformer, tokenizer: Tokenizer, text: str, rows: tuple[int, ...]) -> FoundBeam:
+def _beam(model: Transformer, tokenizer: Tokenizer, text: str, rows: tuple[int, ...]) -> Beam:
     """The best continuation of a beam search, with the probability of each of its tokens."""
     length = min(BEAM_LENGTH, model.config.context_length - len(rows))
     [best] = beam_search(model, tokenizer, text, max_tokens=length, num_beams=NUM_BEAMS)
@@ -227,14 +220,14 @@ def _beam(model: Transformer, tokenizer: Tokenizer, text: str, rows: tuple[int, 
     logits = model.trace(ids, ["logits"])["logits"][0, len(rows) - 1 : -1]
     shares = distribution(logits, forbidden=tokenizer.specials)
     found = tuple(float(share[token]) for share, token in zip(shares, best.tokens, strict=True))
-    return FoundBeam(rows[-1], NUM_BEAMS, length, found=best.tokens, shares=found)
+    return Beam(rows[-1], NUM_BEAMS, length, found=best.tokens, shares=found)
 
 
 def _ending(
     model: Transformer, empty: Sheet, architecture: Architecture, kept: dict[str, Tensor], choices: list[RecipeLine]
 ) -> Sheet:
     last = f"blocks.{len(model.blocks) - 1}.resid_post" if len(model.blocks) else "embed"
-    final_norm = _norm("final_norm", model.final_norm)
+    final_norm = _parameters(model)
     matrix = _exact(model.head_weight)
     head = {"embedding": matrix} if architecture.tied else {"w_u": matrix.T}
     head |= {} if model.head_bias is None else {"b_u": _exact(model.head_bias)}

@@ -1,6 +1,6 @@
 """Walkthroughs of worked examples and of a model's forward pass."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from vitral.core.errors import UsageError
@@ -18,7 +18,7 @@ from vitral.explanation.backward import (
 )
 from vitral.explanation.examples.example import Example
 from vitral.explanation.formulas.notation import Name
-from vitral.explanation.narration import Choice, Narrator, middle
+from vitral.explanation.narration import SQUARE, Choice, Narrator, middle
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Chapter
@@ -126,34 +126,29 @@ def walk_run(
     if model.config.attention == "none" and not (view.block or view.ending):
         raise UsageError("explain: this model has no attention; ask for the whole block or the ending")
     traced = trace_text(model, tokenizer, text, view.rules if view.ending else ())
-    view = replace(view, choice=_chosen(view, len(traced.labels)))
+    count = len(traced.labels)
+    view = replace(view, choice=_chosen(view, count))
+    for layer in layers:
+        _check_choice(traced.blocks[layer], view.choice)
     if view.backward:
-        return _backward_of_run(model, tokenizer, text, traced, layers, view, name)
-    chapters = _chapters(traced, layers, view, say)
+        intro, chapters = _backward_of_run(model, tuple(map(int, tokenizer.encode(text))), traced, layers, view, say)
+    else:
+        intro = (say("explain.run_intro", count=count), *_about_blocks(len(model.blocks), layers, view, say))
+        chapters = _chapters(traced, layers, view, say)
     title = say("explain.run_title", run=name or "Vitral", text=repr(text))
-    intro = [say("explain.run_intro", count=len(traced.labels)), *_about_blocks(len(model.blocks), layers, view, say)]
-    return Walkthrough(title, tuple(intro), chapters, say.language)
+    return Walkthrough(title, intro, tuple(chapter for chapter in chapters if chapter.steps), say.language)
 
 
 def _backward_of_run(
-    model: Transformer,
-    tokenizer: Tokenizer,
-    text: str,
-    traced: TracedText,
-    layers: Sequence[int],
-    view: RunView,
-    name: str,
-) -> Walkthrough:
+    model: Transformer, rows: tuple[int, ...], traced: TracedText, layers: Sequence[int], view: RunView, say: Phrases
+) -> tuple[tuple[str, ...], list[Chapter]]:
     """The backward pass of the next token's loss: from the head, if it is shown, through each block from the last.
 
     Raises:
         UsageError: no token follows the chosen position.
     """
-    say, choice = phrases(view.language), view.choice
-    rows, query = tuple(map(int, tokenizer.encode(text))), choice.query
+    choice, query = view.choice, view.choice.query
     assert query is not None
-    for layer in layers:
-        _check_choice(traced.blocks[layer], choice)
     if query + 1 >= len(rows):
         raise UsageError(
             "explain: --backward needs the token after the chosen position; give --query below {last} or a longer text",
@@ -171,9 +166,7 @@ def _backward_of_run(
         title = say("explain.block" if view.block else "explain.attention", number=layer)
         chapters.append(Chapter(title, backward_steps(narrator, loss, say)))
     row = say("explain.position", number=query, label=traced.labels[query])
-    intro = (say("backward.intro"), say("backward.loss_next", token=traced.labels[query + 1], row=row))
-    title = say("explain.run_title", run=name or "Vitral", text=repr(text))
-    return Walkthrough(title, intro, tuple(chapters), say.language)
+    return (say("backward.intro"), say("backward.loss_next", token=traced.labels[query + 1], row=row)), chapters
 
 
 def _chosen(view: RunView, count: int) -> Choice:
@@ -191,24 +184,19 @@ def _layers(model: Transformer, view: RunView) -> tuple[int, ...]:
     Raises:
         UsageError: a block that does not exist.
     """
-    have = len(model.blocks)
-    layers = tuple(range(have)) if view.layers is None else view.layers
+    layers = tuple(range(len(model.blocks))) if view.layers is None else view.layers
     for layer in layers:
-        if not 0 <= layer < have:
-            raise UsageError("explain: no block {layer}; the model has {have}, counted from 0", layer=layer, have=have)
+        _refuse("layer", layer, len(model.blocks), 0)
     return layers
 
 
-def _about_blocks(have: int, layers: Sequence[int], view: RunView, say: Phrases) -> list[str]:
+def _about_blocks(have: int, layers: Sequence[int], view: RunView, say: Phrases) -> Iterator[str]:
     """What is said of the blocks: those that are not shown, and the number of a block at its names."""
     unshown = [layer for layer in range(have) if layer not in layers]
-    told = []
     if unshown and (view.block or view.ending):
-        kind = "unshown_one" if len(unshown) == 1 else "unshown"
-        told.append(say(f"explain.{kind}", blocks=", ".join(map(str, unshown))))
+        yield say(f"explain.{'unshown_one' if len(unshown) == 1 else 'unshown'}", blocks=", ".join(map(str, unshown)))
     if have and _is_numbered(layers, view):
-        told.append(say("explain.numbered"))
-    return told
+        yield say("explain.numbered")
 
 
 def _is_numbered(layers: Sequence[int], view: RunView) -> bool:
@@ -222,24 +210,20 @@ def _with_numbers(sheet: Sheet, block: int) -> Sheet:
     return replace(sheet, names={name: Name(name, above=f"({block})") for name in quantities})
 
 
-def _chapters(traced: TracedText, layers: Sequence[int], view: RunView, say: Phrases) -> tuple[Chapter, ...]:
+def _chapters(traced: TracedText, layers: Sequence[int], view: RunView, say: Phrases) -> Iterator[Chapter]:
     choice, blocks, ending = view.choice, traced.blocks, traced.ending
-    chapters = []
-    for layer in layers:
-        _check_choice(blocks[layer], choice)
     if _is_numbered(layers, view):
         blocks = tuple(_with_numbers(sheet, layer) for layer, sheet in enumerate(blocks))
         last = Name("resid_post", above=f"({len(blocks) - 1})") if blocks else Name("embed")
         ending = replace(ending, names={"resid_post": last})
     if view.block:
-        chapters.append(Chapter(say("explain.embedding"), Narrator(traced.embedding, say, choice).steps()))
+        yield Chapter(say("explain.embedding"), Narrator(traced.embedding, say, choice).steps())
     for layer in layers:
         narrator = Narrator(blocks[layer], say, choice, post_norm=traced.post_norm)
         title = say("explain.block" if view.block else "explain.attention", number=layer)
-        chapters.append(Chapter(title, narrator.steps(None if view.block else ATTENTION)))
+        yield Chapter(title, narrator.steps(None if view.block else ATTENTION))
     if view.ending:
-        chapters.append(Chapter(say("explain.ending"), Narrator(ending, say, choice).steps()))
-    return tuple(chapter for chapter in chapters if chapter.steps)
+        yield Chapter(say("explain.ending"), Narrator(ending, say, choice).steps())
 
 
 def _check_choice(sheet: Sheet, choice: Choice) -> None:
@@ -248,35 +232,26 @@ def _check_choice(sheet: Sheet, choice: Choice) -> None:
     Raises:
         UsageError: naming those that do.
     """
-    first, have = sheet.namer.first, sheet.num_heads
-    for head in choice.heads or ():
-        if not 0 <= head < have:
-            raise UsageError(
-                "explain: no head {head}; there are {have}, counted from {first}",
-                head=head + first,
-                have=have,
-                first=first,
-            )
-    square = next(
-        (sheet.values[name] for name in ("weights", "masked", "scaled", "scores") if name in sheet.values), None
-    )
-    tall = next((value for value in sheet.values.values() if value.dim() == 2), None)
-    sizes = square.shape[-2:] if square is not None else (len(tall), len(tall)) if tall is not None else (1, 1)
-    for what, place, size in (("query", choice.query, sizes[0]), ("key", choice.key, sizes[1])):
-        if place is not None and not 0 <= place < size:
-            raise UsageError(
-                "explain: no {what} at position {place}; there are {size}, counted from {first}",
-                what=what,
-                place=place + first,
-                size=size,
-                first=first,
-            )
+    first = sheet.namer.first
+    square = next((sheet.values[name] for name in reversed(SQUARE) if name in sheet.values), None)
+    tall = next((len(value) for value in sheet.values.values() if value.dim() == 2), 1)
+    queries, keys = (tall, tall) if square is None else square.shape[-2:]
     computed = [sheet.values[quantity.name] for quantity in sheet.quantities if quantity.axes[-1] != "source"]
     widest = max((value.shape[-1] for value in computed if value.dim()), default=1)
-    if not 0 <= choice.column < widest:
+    for head in choice.heads or ():
+        _refuse("head", head, sheet.num_heads, first)
+    for option, place, count in (("query", choice.query, queries), ("key", choice.key, keys)):
+        _refuse(option, place or 0, count, first)
+    _refuse("column", choice.column, widest, first)
+
+
+def _refuse(option: str, place: int, count: int, first: int) -> None:
+    """Refuse a place that is none of so many."""
+    if not 0 <= place < count:
         raise UsageError(
-            "explain: no column {column}; the widest matrix has {size}, counted from {first}",
-            column=choice.column + first,
-            size=widest,
+            "explain: --{option} {number}: there are {count}, counted from {first}",
+            option=option,
+            number=place + first,
+            count=count,
             first=first,
         )

@@ -1,19 +1,28 @@
-"""A walkthrough: a computation in chapters of numbered steps; its views, its plain text, and its plain data."""
+"""A walkthrough: a computation in chapters of numbered steps; its views, its plain text, and its plain data.
+
+Large matrices are truncated: every renderer shows the same rows and columns and counts those it omits.
+"""
 
 import math
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from vitral.core.shown import Shown
 from vitral.core.text import columns, visible
-from vitral.explanation.formulas import latex, lines, text
+from vitral.explanation.formulas import decimals, latex, lines, number, text
 from vitral.explanation.formulas.notation import Equation
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Arithmetic, Cell, Chapter, Panel, Step
-from vitral.explanation.truncation import ShownPanel, is_truncated, truncate
+
+MOST_POSITIONS, LAST_POSITIONS = 12, 8
+"""More positions than the first number are truncated to the last ones, as many as the second number."""
+MOST_FEATURES = 8
+"""A wider vector is truncated to its first columns, as many as this number."""
+
 
 TEXT_WIDTH = 100
 INDENT = "   "
@@ -56,6 +65,38 @@ class Walkthrough(Shown):
 
 
 @dataclass(frozen=True)
+class Gap:
+    """Adjacent rows or columns that are omitted."""
+
+    count: int
+
+
+Place = int | Gap
+"""The index of a row or column that is shown, or a gap."""
+
+
+@dataclass(frozen=True)
+class ShownPanel:
+    """The visible part of a panel.
+
+    Attributes:
+        rows: indices and gaps.
+        columns: indices and gaps.
+        headings: the label of each column, or the number of omitted ones.
+        lines: for each row, its label and the numbers as text.
+    """
+
+    rows: tuple[Place, ...]
+    columns: tuple[Place, ...]
+    headings: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+
+    def worked(self, panel: Panel) -> list[tuple[int, int]]:
+        """Row and column of each cell whose arithmetic is written out, among those shown."""
+        return [(self.rows.index(row), self.columns.index(column)) for row, column in panel.worked]
+
+
+@dataclass(frozen=True)
 class TableView:
     """A panel as it is shown.
 
@@ -89,14 +130,76 @@ class StepView:
     tables: tuple[TableView, ...]
 
 
+def truncate(panel: Panel, digits: int, say: Phrases) -> ShownPanel:
+    """The rows and columns that are shown: the last positions, the first features, and always the worked cells.
+
+    If `say` writes everything, these are all rows and columns.
+    """
+    digits = decimals(digits, *(value for row in panel.matrix for value in row if math.isfinite(value)))
+    rows, columns = _places(panel, say)
+    headings = tuple(_label(panel.column_labels, place, say) for place in columns)
+    lines = tuple(
+        (_label(panel.row_labels, line, say), *(_cell(panel, line, place, digits, say) for place in columns))
+        for line in rows
+    )
+    return ShownPanel(tuple(rows), tuple(columns), headings, lines)
+
+
+def shown_cells(panel: Panel, say: Phrases) -> int:
+    """The number of cells that are shown."""
+    rows, columns = _places(panel, say)
+    return len(rows) * len(columns)
+
+
+def is_truncated(panel: Panel, say: Phrases) -> bool:
+    """Whether the panel is not shown whole."""
+    return any(isinstance(place, Gap) for places in _places(panel, say) for place in places)
+
+
+def _places(panel: Panel, say: Phrases) -> tuple[list[Place], list[Place]]:
+    """The visible rows and columns."""
+    if say.whole:
+        return list(range(len(panel.row_labels))), list(range(len(panel.column_labels)))
+    rows, columns = ({cell[axis] for cell in panel.worked} for axis in (0, 1))
+    return (
+        _indices(len(panel.row_labels), rows, by_position=True),
+        _indices(len(panel.column_labels), columns, by_position=panel.columns_are_positions),
+    )
+
+
+def _indices(count: int, kept: set[int], *, by_position: bool) -> list[Place]:
+    """The visible indices of an axis with gaps between them; a gap of one is not worth it."""
+    if by_position:
+        shown = range(count) if count <= MOST_POSITIONS else range(count - LAST_POSITIONS, count)
+    else:
+        shown = range(min(count, MOST_FEATURES))
+    places: list[Place] = []
+    for is_shown, run in groupby(range(count), lambda index: index in shown or index in kept):
+        indices = list(run)
+        places += indices if is_shown or len(indices) == 1 else [Gap(len(indices))]
+    return places
+
+
+def _label(labels: tuple[str, ...], place: Place, say: Phrases) -> str:
+    return say("page.gap", count=place.count) if isinstance(place, Gap) else visible(labels[place])
+
+
+def _cell(panel: Panel, row: Place, column: Place, digits: int, say: Phrases) -> str:
+    if isinstance(row, Gap) or isinstance(column, Gap):
+        return "…"
+    if panel.words:
+        return visible(panel.words[row][column])
+    return say.number(number(panel.matrix[row][column], digits))
+
+
 def views(walkthrough: Walkthrough, digits: int, say: Phrases) -> Iterator[StepView]:
     """The steps in order, as every form shows them."""
-    number = 0
+    count = 0
     for chapter in walkthrough.chapters:
         for place, step in enumerate(chapter.steps):
-            number += 1
+            count += 1
             tables = tuple(_table(panel, digits, say) for panel in step.panels)
-            yield StepView("" if place else chapter.title, f"{number}. {step.title}", step, tables)
+            yield StepView("" if place else chapter.title, f"{count}. {step.title}", step, tables)
 
 
 def _table(panel: Panel, digits: int, say: Phrases) -> TableView:

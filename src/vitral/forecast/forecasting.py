@@ -15,7 +15,7 @@ from vitral.core.machine import memory_limit
 from vitral.core.shown import Shown
 from vitral.core.tables import Tabular
 from vitral.model import count_parameters
-from vitral.runs import RunConfig
+from vitral.training import RunConfig
 from vitral.training.costs import step_flops, training_bytes
 from vitral.training.run import build_model
 from vitral.training.trials import ExecutionPlan, time_steps
@@ -201,7 +201,7 @@ def _measured(config: RunConfig, vocab_size: int, gpus: int) -> tuple[Accelerato
     training, device = config.training, resolve_device(config.training.device)
     plan = ExecutionPlan(training.dtype, training.compile)
     one = _with(config, accumulation=1)
-    speed = one.tokens_per_step / time_steps(one, lambda each: build_model(each, vocab_size), plan).steady
+    speed = one.tokens_per_step / time_steps(one, lambda each: build_model(each, vocab_size), plan)
     flops = speed * step_flops(config, vocab_size) / config.tokens_per_step
     on_gpu = device.type == "cuda"
     memory = torch.cuda.get_device_properties(device).total_memory if on_gpu else memory_limit() or math.inf

@@ -2,14 +2,11 @@
 
 from vitral.inspection.ablation import (
     ablations,
-    activation_means,
     attention_sinks,
-    head_ablations,
     replace_activations,
 )
 from vitral.inspection.attention import KINDS, NAMED_FROM, attention_maps, head_kinds, head_patterns
-from vitral.inspection.cost import cost_by_length
-from vitral.inspection.edits import edited_trace, effect_of_edits
+from vitral.inspection.edits import edited_trace
 from vitral.inspection.gradients import (
     first_over_last,
     gradients_by_block,
@@ -17,42 +14,35 @@ from vitral.inspection.gradients import (
 )
 from vitral.inspection.induction import induction_ablation, induction_scores, periods_of
 from vitral.inspection.lens import logit_lens, residual_norms
-from vitral.inspection.mask_uses import capabilities
+from vitral.inspection.mask_capabilities import capabilities
 from vitral.inspection.minimal_pairs import agreeing_weights
+from vitral.inspection.one_text import inspect_text
 from vitral.inspection.positions import few_shot_losses, loss_by_context, loss_by_position
-from vitral.inspection.predictors import chain_distances, chain_predictions, count_nats, repetition_nats
+from vitral.inspection.predictors import chain_distances, count_nats, repetition_nats
 from vitral.inspection.probing import classify_passages, linear_probes
 from vitral.inspection.recall import recall_by_distance, recall_under_masks
 from vitral.inspection.related_words import similar_word_scores
 from vitral.inspection.saturation import attention_saturation
 from vitral.inspection.softmax import score_statistics
-from vitral.inspection.targets import Scored, loss_by_row, text_targets, text_tokens, window_targets
-from vitral.inspection.text import inspect_text
-from vitral.inspection.texts import strategy_measures
+from vitral.inspection.targets import loss_by_row, text_targets, text_tokens, window_targets
 from vitral.inspection.words import word_measures
 
 __all__ = [
     "KINDS",
     "NAMED_FROM",
-    "Scored",
     "ablations",
-    "activation_means",
     "agreeing_weights",
     "attention_maps",
     "attention_saturation",
     "attention_sinks",
     "capabilities",
     "chain_distances",
-    "chain_predictions",
     "classify_passages",
-    "cost_by_length",
     "count_nats",
     "edited_trace",
-    "effect_of_edits",
     "few_shot_losses",
     "first_over_last",
     "gradients_by_block",
-    "head_ablations",
     "head_kinds",
     "head_patterns",
     "induction_ablation",
@@ -71,7 +61,6 @@ __all__ = [
     "residual_norms",
     "score_statistics",
     "similar_word_scores",
-    "strategy_measures",
     "text_targets",
     "text_tokens",
     "untrained",

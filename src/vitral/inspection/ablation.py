@@ -13,7 +13,7 @@ key deserves (Xiao et al. 2024, §3.1; Gu et al. 2025). `attention_sinks` measur
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from torch import Tensor
 from vitral.core.taps import Editor
 from vitral.inspection.attention import key_shares, patient_queries
 from vitral.inspection.edit_data import replaced
+from vitral.inspection.lens import sublayer_outputs
 from vitral.inspection.numbers import RunningMean, number
 from vitral.inspection.targets import Scored, loss_by_row, passes
 from vitral.model import Transformer
@@ -89,79 +90,43 @@ def ablations(model: Transformer, scored: Scored, ways: Sequence[str] = WAYS) ->
     """
     if not scored.count:
         return None
-    sublayers = {
-        "attention": "attn.out" if model.config.attention != "none" else None,
-        "recurrence": "recurrence.out" if model.config.recurrence is not None else None,
-        "feed_forward": "mlp.out" if model.config.feed_forward != "none" else None,
-    }
-    there = [step for step in sublayers.values() if step is not None]
-    layers, heads = range(model.config.num_layers), range(model.config.num_heads if sublayers["attention"] else 0)
+    parts = {"attention": None, "feed_forward": None} | sublayer_outputs(model.config)
+    there = [step for step in parts.values() if step is not None]
+    layers, heads = range(model.config.num_layers), range(model.config.num_heads if parts["attention"] else 0)
     named = [f"blocks.{layer}.{step}" for layer in layers for step in (*there, *["attn.z"] * bool(heads))]
     means = activation_means(model, scored.inputs, named) if "mean" in ways else {}
     before = loss_by_row(model, scored)
-    effects = _effects(model, scored, before, means)
 
-    def without(layer: int, *steps: str | None, head: int | None = None) -> Plain | None:
-        replaced = [f"blocks.{layer}.{step}" for step in steps if step is not None]
-        return effects(replaced, ways, None if head is None else [head]) if replaced else None
+    def without(layer: int, *steps: str | None, heads: Sequence[int] | None = None) -> Plain | None:
+        names = [f"blocks.{layer}.{step}" for step in steps if step is not None]
+        taps = {way: replace_activations(names, means if way == "mean" else None, heads) for way in ways if names}
+        effects = {
+            way: effect(before, loss_by_row(model, scored, tap), sampled=scored.sampled) for way, tap in taps.items()
+        }
+        return effects or None
 
     blocks = [
         {
             "layer": layer,
             "block": without(layer, *there),
-            **{part: without(layer, step) for part, step in sublayers.items() if step or part != "recurrence"},
-            "heads": [without(layer, "attn.z", head=head) for head in heads],
+            **{part: without(layer, step) for part, step in parts.items()},
+            "heads": [without(layer, "attn.z", heads=[head]) for head in heads],
         }
         for layer in layers
     ]
     return {"loss": number(before.mean()), "targets": scored.count, "rows": len(scored.inputs), "blocks": blocks}
 
 
-def head_ablations(model: Transformer, scored: Scored) -> dict[str, Any]:
-    """Loss increase without each head, and without all heads of each layer, by zeros and by the mean.
-
-    Args:
-        model: in evaluation mode, with attention.
-        scored: inputs and targets; the means are over the same inputs.
-
-    Returns:
-        `loss` of the whole model in nats per token; `layers`, each with `heads`, a list, and `all`. Both contain for
-        `zero` and for `mean` the effect: the `increase` in nats per token and its standard `error` over windows.
-    """
-    before, heads = loss_by_row(model, scored), list(range(model.config.num_heads))
-    names = [f"blocks.{layer}.attn.z" for layer in range(model.config.num_layers)]
-    without = _effects(model, scored, before, activation_means(model, scored.inputs, names))
-    layers = [
-        {"heads": [without([name], WAYS, [head]) for head in heads], "all": without([name], WAYS, heads)}
-        for name in names
-    ]
-    return {"loss": float(before.mean()), "layers": layers}
-
-
-def _effects(model: Transformer, scored: Scored, before: Tensor, means: Mapping[str, Tensor]) -> Callable[..., Plain]:
-    """A function of names, ways and heads: by way, the effect of their replacement on the loss."""
-
-    def without(names: Sequence[str], ways: Sequence[str], heads: Sequence[int] | None = None) -> Plain:
-        taps = {way: replace_activations(names, means if way == "mean" else None, heads) for way in ways}
-        return {
-            way: effect(before, loss_by_row(model, scored, tap), sampled=scored.sampled) for way, tap in taps.items()
-        }
-
-    return without
-
-
-def loss_increase(before: Float[Tensor, " batch"], after: Float[Tensor, " batch"]) -> tuple[float, float]:
-    """Rise of the mean loss between two passes over the same rows, and its standard error over rows; 0 for one row."""
-    rise = after - before
-    return float(rise.mean()), float(rise.std() / math.sqrt(len(rise))) if len(rise) > 1 else 0.0
-
-
 def effect(
     before: Float[Tensor, " batch"], after: Float[Tensor, " batch"], *, sampled: bool
 ) -> dict[str, float | None]:
-    """The rise of the mean loss, and its standard error over the rows where these are several sampled windows."""
-    rise, error = loss_increase(before, after)
-    return {"increase": number(rise), "error": number(error) if sampled and len(before) > 1 else None}
+    """The rise of the mean loss between two passes over the same rows, and its standard error where these are sampled.
+
+    The error is over the rows; None where they are one, or no sample.
+    """
+    rise = after - before
+    error = number(rise.std() / math.sqrt(len(rise))) if sampled and len(rise) > 1 else None
+    return {"increase": number(rise.mean()), "error": error}
 
 
 # ---------------------------------------------------------------- attention sinks
@@ -185,21 +150,29 @@ def attention_sinks(model: Transformer, windows: Scored) -> Plain:
         or None. Without attention `layers` is empty; without targets `loss` and all effects are None.
     """
     loss = number(loss_by_row(model, windows).mean()) if windows.count else None
-    if model.mask is None:
+    if model.mask is None or not len(model.blocks):
         return {"uniform": None, "loss": loss, "layers": [], "without": None}
+
+    def without(hidden: dict[int, Sequence[int]]) -> Plain | None:
+        """The effect of `without_first`, against the same layers computed in the same steps with nothing hidden."""
+        if not windows.count:
+            return None
+        before, after = (loss_by_row(model, windows, without_first(of)) for of in (dict.fromkeys(hidden, ()), hidden))
+        return effect(before, after, sampled=windows.sampled)
+
     time, heads = windows.inputs.shape[1], range(model.config.num_heads)
     visible = model.mask.allowed(time, time)
     first = (visible & (torch.arange(time) == 0)).expand(len(windows.inputs), -1, -1)
     shares = key_shares(model, windows.inputs, {"weight": first}, {"weight": patient_queries(visible)})
     for layer, found in enumerate(shares["layers"]):
         for place, head in enumerate(found["heads"]):
-            head["without"] = _without_first(model, windows, {layer: [place]})
-        found["without"] = _without_first(model, windows, {layer: heads})
+            head["without"] = without({layer: [place]})
+        found["without"] = without({layer: heads})
     return {
         "uniform": shares["uniform"]["weight"],
         "loss": loss,
         "layers": shares["layers"],
-        "without": _without_first(model, windows, dict.fromkeys(range(model.config.num_layers), heads)),
+        "without": without(dict.fromkeys(range(model.config.num_layers), heads)),
     }
 
 
@@ -217,7 +190,7 @@ def hide_first(masked: Float[Tensor, "batch heads time source"], heads: Sequence
     return masked.masked_fill(hidden, -torch.inf)
 
 
-def without_first(heads: dict[int, Sequence[int]]) -> Editor:
+def without_first(heads: Mapping[int, Sequence[int]]) -> Editor:
     """A tap by which the chosen heads of each layer do not attend to the first position; see `hide_first`."""
     return Editor(
         {
@@ -225,13 +198,3 @@ def without_first(heads: dict[int, Sequence[int]]) -> Editor:
             for layer, chosen in heads.items()
         }
     )
-
-
-def _without_first(
-    model: Transformer, windows: Scored, heads: dict[int, Sequence[int]]
-) -> dict[str, float | None] | None:
-    """The effect of `without_first`, against the same layers computed in the same steps with nothing hidden."""
-    if not windows.count:
-        return None
-    before = loss_by_row(model, windows, without_first(dict.fromkeys(heads, ())))
-    return effect(before, loss_by_row(model, windows, without_first(heads)), sampled=windows.sampled)

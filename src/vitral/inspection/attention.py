@@ -17,7 +17,7 @@ from torch import Tensor
 from vitral.core.language import N_
 from vitral.core.taps import SILENT, Tap
 from vitral.data import Tokenizer
-from vitral.inspection.numbers import RunningMean, number, numbers, rounded
+from vitral.inspection.numbers import RunningMean, numbers, rounded
 from vitral.inspection.softmax import entropy_share
 from vitral.inspection.targets import passes, text_tokens
 from vitral.model import Transformer
@@ -104,14 +104,17 @@ def patient_queries(visible: Bool[Tensor, "time time"]) -> Bool[Tensor, " time"]
     return counts >= min(LEAST_KEYS, int(counts.max()))
 
 
-def uniform_weights(visible: Bool[Tensor, "time time"]) -> Float[Tensor, "1 1 time time"]:
-    """Weights of uniform attention: equal on every visible key."""
-    return (visible / visible.sum(dim=-1, keepdim=True).clamp(min=1)).to(torch.float64)[None, None]
+def with_uniform(
+    weights: Float[Tensor, "batch heads time time"], visible: Bool[Tensor, "time time"]
+) -> Float[Tensor, "batch one_more time time"]:
+    """The weights in float64 and, as one more head, uniform attention: equal weights on every visible key."""
+    even = (visible / visible.sum(dim=-1, keepdim=True).clamp(min=1)).double()
+    return torch.cat([weights.double(), even.expand(len(weights), 1, -1, -1)], dim=1)
 
 
 def add_share(
     into: RunningMean,
-    weights: Float[Tensor, "#batch heads time time"],
+    weights: Float[Tensor, "batch heads time time"],
     keys: Bool[Tensor, "batch time time"],
     queries: Bool[Tensor, " time"],
 ) -> None:
@@ -120,6 +123,14 @@ def add_share(
     if has.any():
         on_keys = (weights.double() * keys[:, None]).sum(dim=-1)
         into.add((on_keys * has[:, None]).sum(dim=(0, 2)) / has.sum(), int(has.sum()))
+
+
+def by_head(means: Mapping[str, RunningMean], heads: int) -> list[dict[str, float | None]]:
+    """The means of each head by name; None where nothing was added."""
+    return [
+        {name: float(mean.value[head]) if mean.weight else None for name, mean in means.items()}
+        for head in range(heads)
+    ]
 
 
 def key_shares(
@@ -143,20 +154,15 @@ def key_shares(
         name. None where no query sees such a key.
     """
     assert model.mask is not None
-    even = uniform_weights(model.mask.allowed(inputs.shape[1], inputs.shape[1]))
-    names = weight_names(model)
-    means = [{name: RunningMean() for name in keys} for _ in range(1 + len(names))]
+    visible, names = model.mask.allowed(inputs.shape[1], inputs.shape[1]), weight_names(model)
+    means = {name: {key: RunningMean() for key in keys} for name in names}
     for rows, seen in passes(model, inputs, names, tap):
-        for into, weights in zip(means, (even, *(seen[name].cpu() for name in names)), strict=True):
-            for name, mean in into.items():
-                add_share(mean, weights, keys[name][rows], queries[name])
-
-    def of_head(into: Mapping[str, RunningMean], head: int) -> dict[str, float | None]:
-        return {name: number(mean.value[head]) if mean.weight else None for name, mean in into.items()}
-
-    heads = range(model.config.num_heads)
-    layers = [{"heads": [of_head(into, head) for head in heads]} for into in means[1:]]
-    return {"uniform": of_head(means[0], 0), "layers": layers}
+        for name, into in means.items():
+            weights = with_uniform(seen[name].cpu(), visible)
+            for key, mean in into.items():
+                add_share(mean, weights, keys[key][rows], queries[key])
+    layers = [rounded(by_head(into, model.config.num_heads + 1)) for into in means.values()]
+    return {"uniform": layers[0][-1], "layers": [{"heads": heads[:-1]} for heads in layers]}
 
 
 def attended_distance(
@@ -233,38 +239,34 @@ def head_patterns(model: Transformer, tokenizer: Tokenizer, tokens: Int[Tensor, 
     if model.mask is None:
         return {"uniform": {}, "layers": []}
     time, names, marks = tokens.shape[1], weight_names(model), landmarks(tokenizer)
-    # Uniform attention to all keys that any block sees comes first, as if it were a layer.
+    # Uniform attention to all keys that any block sees comes first, as if it were a layer without heads.
     views = [model.mask.allowed(time, time), *visible_by_layer(model, time)]
-    layers = [(defaultdict[str, RunningMean](RunningMean), defaultdict[str, RunningMean](RunningMean)) for _ in views]
+    layers = [defaultdict[str, RunningMean](RunningMean) for _ in views]
     for rows, seen in passes(model, tokens, names):
-        every = [uniform_weights(views[0]), *(seen[name].cpu() for name in names)]
-        for (own, even), weights, view in zip(layers, every, views, strict=True):
-            queries = patient_queries(view)
+        every = [torch.zeros(len(tokens[rows]), 0, time, time), *(seen[name].cpu() for name in names)]
+        for into, weights, view in zip(layers, every, views, strict=True):
+            queries, heads = patient_queries(view), with_uniform(weights, view)
             for kind, keys in kind_masks(tokens[rows].cpu(), marks, view).items():
-                add_share(own[kind], weights, keys, queries)
-                add_share(even[kind], uniform_weights(view), keys, queries)
-            own["distance"].add(attended_distance(weights, queries), len(weights))
-            own["entropy"].add(mean_entropy_share(weights, view, queries), len(weights))
+                add_share(into[kind], heads, keys, queries)
+            into["distance"].add(attended_distance(heads, queries), len(heads))
+            into["entropy"].add(mean_entropy_share(heads, view, queries), len(heads))
             if weights.shape[1] > 1:
-                own["overlap"].add(overlap(weights, queries), len(weights))
-    uniform, *found = (_pattern(own, even) for own, even in layers)
-    head = uniform["heads"][0]
-    return {"uniform": head["share"], "uniform_distance": head["distance"], "layers": found}
+                into["overlap"].add(overlap(weights, queries), len(weights))
+    (uniform, _), *found = map(_pattern, layers)
+    return {
+        "uniform": uniform["share"],
+        "uniform_distance": uniform["distance"],
+        "layers": [layer for _, layer in found],
+    }
 
 
-def _pattern(own: Mapping[str, RunningMean], even: Mapping[str, RunningMean]) -> dict[str, Any]:
-    """The overlap and the heads of a layer, from its own means and the shares of uniform attention."""
-
-    def at(means: Mapping[str, RunningMean], name: str, head: int) -> float | None:
-        return float(means[name].value[head]) if means[name].weight else None
-
-    uniform: dict[str, float | None] = {kind: at(even, kind, 0) for kind in KINDS}
-    heads = list[dict[str, Any]]()
-    for head in range(len(own["distance"].value)):
-        share: dict[str, float | None] = {kind: at(own, kind, head) for kind in KINDS}
-        means = {name: at(own, name, head) for name in ("distance", "entropy")}
-        heads.append({"name": name_of(share, uniform), "share": share, **means})
-    return {"overlap": float(own["overlap"].value) if "overlap" in own else None, "heads": heads}
+def _pattern(means: dict[str, RunningMean]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Uniform attention in a layer, and the overlap and the heads of the layer."""
+    overlap = means.pop("overlap", None)
+    found = by_head(means, len(means["distance"].value))
+    *heads, uniform = ({"share": {kind: head.pop(kind) for kind in KINDS}, **head} for head in found)
+    named = [{"name": name_of(head["share"], uniform["share"]), **head} for head in heads]
+    return uniform, {"overlap": None if overlap is None else float(overlap.value), "heads": named}
 
 
 def visible_by_layer(model: Transformer, time: int) -> list[Bool[Tensor, "time time"]]:

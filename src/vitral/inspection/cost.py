@@ -18,7 +18,6 @@ squares lines through (log n, log time) at the longest lengths. Predicted expone
 operations) at the same lengths, not the 1 or 2 of the limit of infinite n.
 """
 
-import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -124,12 +123,9 @@ def slope(x: Sequence[int | float], y: Sequence[int | float]) -> dict[str, float
     """
     from scipy import stats
 
-    across, up = (np.log(np.asarray(values, dtype=np.float64)) for values in (x, y))
-    across, up = across - across.mean(), up - up.mean()
-    found = float(across @ up / (across @ across))
-    error = math.sqrt(float(((up - found * across) ** 2).sum()) / (len(x) - 2) / float(across @ across))
-    half = float(stats.t.ppf(0.975, len(x) - 2)) * error
-    return {"slope": found, "low": found - half, "high": found + half}
+    line: Any = stats.linregress(np.log(x), np.log(y))
+    half = float(stats.t.ppf(0.975, len(x) - 2) * line.stderr)
+    return {"slope": float(line.slope), "low": float(line.slope) - half, "high": float(line.slope) + half}
 
 
 def timings(lengths: Sequence[int], rounds: int, batch: int) -> dict[str, list[list[float]]]:

@@ -8,7 +8,7 @@ order. A key that the mask forbids, -inf in `attn.masked`, stays forbidden. `web
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -108,63 +108,55 @@ def read_edits(given: str) -> tuple[Edit, ...]:
     Raises:
         UsageError: the file cannot be read, it is not JSON, or `edits_of` refuses what it says.
     """
-    if given.lstrip().startswith(("[", "{")):
-        return edits_of(_parsed(given, WHERE))
+    where, raw = WHERE, given
     try:
-        raw = read_capped(Path(given), MOST_JSON)
+        if not given.lstrip().startswith(("[", "{")):
+            where, raw = given, read_capped(Path(given), MOST_JSON).decode()
     except (OSError, ValueError) as error:
         raise UsageError("{path}: cannot be read ({reason})", path=given, reason=reason(error)) from None
-    return edits_of(_parsed(raw, given), given)
-
-
-def _parsed(given: str | bytes, where: str) -> Any:
     try:
-        return json.loads(given)
-    except RecursionError:
-        raise UsageError("{where}: nested too deeply", where=where) from None
-    except ValueError as error:  # of JSON, or of UTF-8
+        plain = json.loads(raw)
+    except (ValueError, RecursionError) as error:
         raise UsageError("{where}: not JSON ({error})", where=where, error=error) from None
+    return edits_of(plain, where)
 
 
-def require_fitting(edits: Sequence[Edit], heads: Mapping[str, int], time: int, where: str = WHERE) -> None:
-    """Refuse edits of what a model does not have.
+def require_fitting(edit: Edit, heads: Mapping[str, int], time: int, other: int | None = None) -> None:
+    """Refuse an edit of what a model or a sentence does not have.
+
+    The other sentence of a patch has as many tokens as this one; where single positions are named, it only needs to
+    have these, unless the activation's last axis is positions as well.
 
     Args:
-        edits: the edits.
+        edit: the edit.
         heads: the number of heads of every activation of the model, by name; 0 where it has no axis of heads.
         time: positions of the sentence.
-        where: the origin of the edits, used in error messages.
+        other: positions of the other sentence of a patch.
 
     Raises:
-        UsageError: an unknown name, head or position; names the place, as in `edits.0: heads`.
+        UsageError: an unknown name, head or position, or another sentence that is too short or of another length;
+            names the key, as in `heads: …`.
     """
-    for place, edit in enumerate(edits):
-        here = f"{where}.{place}"
-        if edit.at not in heads:
-            raise UsageError(
-                "{where}: no activation is called {name!r}, {hint}",
-                where=f"{here}: at",
-                name=edit.at,
-                hint=nearest(edit.at, heads),
-            )
-        count = heads[edit.at]
-        if edit.heads is not None and count == 0:
-            raise UsageError("{where}: {name} has no heads", where=f"{here}: heads", name=edit.at)
-        if edit.heads is not None and max(edit.heads) >= count:
-            raise UsageError(
-                "{where}: {name} has the heads 0 to {last}, not {head}",
-                where=f"{here}: heads",
-                name=edit.at,
-                last=count - 1,
-                head=max(edit.heads),
-            )
-        if edit.positions != "all" and max(edit.positions) >= time:
-            raise UsageError(
-                "{where}: the sentence has the positions 0 to {last}, not {position}",
-                where=f"{here}: positions",
-                last=time - 1,
-                position=max(edit.positions),
-            )
+    if edit.at not in heads:
+        raise UsageError("at: no activation is called {name!r}, {hint}", name=edit.at, hint=nearest(edit.at, heads))
+    head, last = max(edit.heads or [-1]), heads[edit.at] - 1
+    if head > last and last < 0:
+        raise UsageError("heads: {name} has no heads", name=edit.at)
+    if head > last:
+        raise UsageError("heads: {name} has the heads 0 to {last}, not {head}", name=edit.at, last=last, head=head)
+    whole, position = edit.positions == "all", time - 1 if edit.positions == "all" else max(edit.positions)
+    if position >= time:
+        raise UsageError(
+            "positions: the sentence has the positions 0 to {last}, not {position}", last=time - 1, position=position
+        )
+    as_long = whole or _is_between(edit)
+    if other is not None and (other != time if as_long else other <= position):
+        raise UsageError(
+            "from: the other sentence has {other} tokens; {name} needs {needed} here",
+            other=other,
+            name=edit.at,
+            needed=time if as_long else position + 1,
+        )
 
 
 def existing(edits: Sequence[Edit], time: int, lengths: Mapping[str, int] | None = None) -> tuple[Edit, ...]:
@@ -203,51 +195,18 @@ def _is_between(edit: Edit) -> bool:
     return edit.at.endswith(tuple(f".attn.{step}" for step in BETWEEN_POSITIONS))
 
 
-def require_as_long(edit: Edit, time: int, other: int, where: str) -> None:
-    """Refuse a patch from a sentence that lacks the positions.
-
-    The other sentence has as many tokens as this one; where single positions are named, it only needs to have these,
-    unless the activation's last axis is positions as well.
-
-    Args:
-        edit: a patch.
-        time: positions of the sentence.
-        other: positions of the other sentence.
-        where: the place of the edit, used in error messages.
-
-    Raises:
-        UsageError: it is too short, or of another length.
-    """
-    both = edit.positions == "all" or _is_between(edit)
-    if both and other != time:
-        raise UsageError(
-            "{where}: the other sentence has {other} tokens, this one has {time}; {name} needs as many here",
-            where=f"{where}: from",
-            other=other,
-            time=time,
-            name=edit.at,
-        )
-    if edit.positions != "all" and max(edit.positions) >= other:
-        raise UsageError(
-            "{where}: the other sentence has the positions 0 to {last}, not {position}",
-            where=f"{where}: from",
-            last=other - 1,
-            position=max(edit.positions),
-        )
-
-
-def editor(edits: Sequence[Edit], others: Callable[[Edit], Tensor] | None = None) -> Editor:
+def editor(edits: Sequence[Edit], others: Mapping[Edit, Tensor]) -> Editor:
     """A tap that makes the edits.
 
     Args:
         edits: of any activations, in the order in which those of one activation are made.
-        others: gives the other sentence's activation of a patch.
+        others: the other sentence's activation of each patch.
     """
 
     def made(value: Tensor, at: str) -> Tensor:
         for edit in edits:
             if edit.at == at:
-                value = edited(value, edit, others(edit) if edit.do == "patch" and others is not None else None)
+                value = edited(value, edit, others.get(edit))
         return value
 
     return Editor({edit.at: partial(made, at=edit.at) for edit in edits})
@@ -262,7 +221,7 @@ def edited(value: Tensor, edit: Edit, other: Tensor | None = None) -> Tensor:
         other: of a patch, the other sentence's activation, with a batch of 1.
     """
     positions = None if edit.positions == "all" else edit.positions
-    if edit.do == "patch" and other is not None:
+    if other is not None:
         # What lies behind the sentence's end is not read; the axes before and after are the same.
         fitting = other[..., : value.shape[-2], :].to(value)
         missing = value.shape[-2] - fitting.shape[-2]

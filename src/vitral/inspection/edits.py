@@ -10,15 +10,8 @@ from vitral.core.errors import UsageError
 from vitral.core.taps import SILENT, Editor
 from vitral.data import Tokenizer
 from vitral.evaluation import Masking
-from vitral.inspection.edit_data import (
-    BETWEEN_POSITIONS,
-    WHERE,
-    Edit,
-    editor,
-    require_as_long,
-    require_fitting,
-)
-from vitral.inspection.lens import seen_at_targets, told_predictions
+from vitral.inspection.edit_data import BETWEEN_POSITIONS, WHERE, Edit, editor, require_fitting
+from vitral.inspection.lens import plain_predictions, seen_at_targets
 from vitral.inspection.numbers import number
 from vitral.inspection.targets import text_targets, text_tokens
 from vitral.model import Transformer
@@ -36,9 +29,7 @@ def heads_by_name(model: Transformer) -> dict[str, int]:
     return {name: counts.get(name.partition(".")[2].partition(".")[2], 0) for name in model.activation_names}
 
 
-def editing_tap(
-    model: Transformer, time: int, edits: Sequence[Edit], encode: Encode | None = None, where: str = WHERE
-) -> Editor:
+def editing_tap(model: Transformer, time: int, edits: Sequence[Edit], encode: Encode | None = None) -> Editor:
     """The tap that makes edits while a model reads a sentence of `time` tokens.
 
     Args:
@@ -46,41 +37,22 @@ def editing_tap(
         time: tokens of the sentence.
         edits: from `vitral.inspection.edit_data.edits_of`.
         encode: makes the tokens of the other sentences of patches.
-        where: the origin of the edits, used in error messages.
 
     Raises:
         UsageError: an edit does not fit the model or the sentence; names the place, as in `edits.0: heads`.
     """
-    require_fitting(edits, heads_by_name(model), time, where)
-    tokens: dict[str, Tensor] = {}
+    heads, others = heads_by_name(model), dict[Edit, Tensor]()
     for place, edit in enumerate(edits):
-        if edit.other is None:
-            continue
-        if encode is None:
-            raise UsageError("{where}: there is no tokenizer for the other sentence", where=f"{where}.{place}: from")
-        if edit.other not in tokens:
-            tokens[edit.other] = _tokens(model, edit.other, encode, f"{where}.{place}: from")
-        require_as_long(edit, time, tokens[edit.other].shape[1], f"{where}.{place}")
-    others = {
-        text: model.trace(ids, sorted({edit.at for edit in edits if edit.other == text}))
-        for text, ids in tokens.items()
-    }
-    return editor(edits, lambda edit: others[str(edit.other)][edit.at])
-
-
-def _tokens(model: Transformer, text: str, encode: Encode, where: str) -> Tensor:
-    try:
-        tokens = encode(text)
-    except UsageError as error:
-        raise UsageError("{where}: {complaint}", where=where, complaint=error) from None
-    if not 1 <= tokens.shape[1] <= model.config.context_length:
-        raise UsageError(
-            "{where}: the other sentence has {tokens} tokens, expected 1 to {context_length}",
-            where=where,
-            tokens=tokens.shape[1],
-            context_length=model.config.context_length,
-        )
-    return tokens
+        try:
+            require_fitting(edit, heads, time)
+            if edit.other is not None and encode is not None:
+                tokens = encode(edit.other)
+                require_fitting(edit, heads, time, tokens.shape[1])
+                others[edit] = model.trace(tokens, [edit.at])[edit.at]
+        except UsageError as error:
+            where = f"{WHERE}.{place}"
+            raise UsageError("{where}: {complaint}", where=where, complaint=error) from None
+    return editor(edits, others)
 
 
 def edited_trace(
@@ -141,7 +113,7 @@ def effect_of_edits(
         kind: seen_at_targets(model, scored, masking, ["logits"], each)["logits"][0].cpu()
         for kind, each in (("before", SILENT), ("after", tap))
     }
-    told = {kind: told_predictions(each, targets, tokenizer, top) for kind, each in logits.items()}
+    told = {kind: plain_predictions(each, targets, tokenizer, top) for kind, each in logits.items()}
     before, after = (each.double().log_softmax(dim=-1) for each in logits.values())
     apart = (before.exp() * (before - after)).sum(dim=-1)
     return {

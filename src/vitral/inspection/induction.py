@@ -20,7 +20,7 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.taps import SILENT, Tap
-from vitral.inspection.ablation import activation_means, loss_increase, replace_activations
+from vitral.inspection.ablation import activation_means, effect, replace_activations
 from vitral.inspection.attention import key_shares, patient_queries
 from vitral.inspection.numbers import number
 from vitral.inspection.targets import Scored, loss_by_target
@@ -77,7 +77,7 @@ def _head_scores(
     model: Transformer, inputs: Int[Tensor, "batch time"], periods: Int[Tensor, " batch"], tap: Tap = SILENT
 ) -> dict[str, Any]:
     """The scores of uniform attention and of every head, while a tap edits the model."""
-    if model.mask is None:
+    if model.mask is None or not len(model.blocks):
         return {"uniform": None, "layers": []}
     time = inputs.shape[1]
     visible = model.mask.allowed(time, time)
@@ -120,7 +120,7 @@ def induction_ablation(
     Raises:
         UsageError: the model has no attention.
     """
-    if model.mask is None:
+    if model.mask is None or not len(model.blocks):
         raise UsageError(N_("induction: the model has no attention, so no head can be ablated"))
     half = len(tokens) // 2
     layers = _head_scores(model, tokens[:half, :-1], periods[:half])["layers"]
@@ -142,11 +142,11 @@ def induction_ablation(
 
     whole, prefix = look()
 
-    def effect(layer: int, head: int) -> dict[str, float]:
+    def without(layer: int, head: int) -> dict[str, Any]:
         rows, score = look(layer, head)
-        return {"increase": loss_increase(whole, rows)[0], "prefix": score}
+        return {"increase": effect(whole, rows, sampled=False)["increase"], "prefix": score}
 
-    others = [effect(previous[0], head) for head in range(model.config.num_heads) if head != previous[1]]
+    others = [without(previous[0], head) for head in range(model.config.num_heads) if head != previous[1]]
     mean = {key: number(float(np.mean([one[key] for one in others]))) for key in ("increase", "prefix")}
     return {
         "previous": dict(zip(("layer", "head"), previous, strict=True)),
@@ -154,9 +154,9 @@ def induction_ablation(
         "loss": number(whole.mean()),
         "prefix": prefix,
         "without": {
-            "previous": effect(*previous),
+            "previous": without(*previous),
             "others": mean if others else None,
-            "induction": effect(*induction),
+            "induction": without(*induction),
         },
     }
 

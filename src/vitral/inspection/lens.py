@@ -5,7 +5,7 @@ Legend of axes: batch = rows of tokens, time = positions, d_model = width of the
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -19,14 +19,23 @@ from vitral.inspection.targets import UNSCORED, Scored, passes, text_targets, te
 from vitral.model import ModelConfig, Transformer
 
 
+def sublayer_outputs(config: ModelConfig) -> dict[str, str]:
+    """The names, within a block, of what each sublayer of the model contributes to the stream."""
+    attends, recurs = config.attention != "none", config.recurrence is not None
+    there = {"attention": attends, "recurrence": recurs, "feed_forward": config.feed_forward != "none"}
+    names = {"attention": "attn.out", "recurrence": "recurrence.out", "feed_forward": "mlp.out"}
+    return {part: name for part, name in names.items() if there[part]}
+
+
 def stream_points(config: ModelConfig) -> list[str]:
     """Names of the stream after the embedding and after every sublayer the model has.
 
     >>> stream_points(ModelConfig(num_layers=1))
     ['embed', 'blocks.0.resid_mid', 'blocks.0.resid_post']
     """
-    mixes = config.attention != "none" or config.recurrence is not None
-    after = ["resid_mid"] * mixes + ["resid_post"] * (config.feed_forward != "none")
+    outputs = sublayer_outputs(config)
+    after = ["resid_mid"] * bool({"attention", "recurrence"} & outputs.keys())
+    after += ["resid_post"] * ("feed_forward" in outputs)
     return ["embed", *(f"blocks.{layer}.{point}" for layer in range(config.num_layers) for point in after)]
 
 
@@ -36,9 +45,9 @@ def contribution_points(config: ModelConfig) -> list[str]:
     >>> contribution_points(ModelConfig(num_layers=1))
     ['blocks.0.attn.out', 'blocks.0.mlp.out']
     """
-    outputs = ["attn.out"] * (config.attention != "none") + ["recurrence.out"] * (config.recurrence is not None)
-    outputs += ["mlp.out"] * (config.feed_forward != "none")
-    return [f"blocks.{layer}.{output}" for layer in range(config.num_layers) for output in outputs]
+    return [
+        f"blocks.{layer}.{name}" for layer in range(config.num_layers) for name in sublayer_outputs(config).values()
+    ]
 
 
 def lens_logits(model: Transformer, stream: Float[Tensor, "batch time d_model"]) -> Float[Tensor, "batch time vocab"]:
@@ -51,35 +60,23 @@ def lens_logits(model: Transformer, stream: Float[Tensor, "batch time d_model"])
         return model.unembed(model.final_norm(stream))
 
 
-class Predicted(NamedTuple):
-    """How the true token fares at each position.
-
-    Attributes:
-        log_probability: ln p(target), float64; NaN where there is no target.
-        rank: 1 + the number of tokens with a higher logit, so that ties share the better rank; 0 without a target.
-    """
-
-    log_probability: Float[Tensor, " time"]
-    rank: Int[Tensor, " time"]
-
-
-def predicted(logits: Float[Tensor, "time vocab"], targets: Int[Tensor, " time"]) -> Predicted:
+def predicted(
+    logits: Float[Tensor, "time vocab"], targets: Int[Tensor, " time"]
+) -> tuple[Float[Tensor, " time"], Int[Tensor, " time"]]:
     """Log-probability and rank of each position's target.
 
-    >>> found = predicted(torch.tensor([[0.0, 0.0, 5.0]]), torch.tensor([1]))
-    >>> found.rank.tolist()
+    >>> predicted(torch.tensor([[0.0, 0.0, 5.0]]), torch.tensor([1]))[1].tolist()
     [2]
+
+    Returns:
+        ln p(target), float64, NaN where there is no target; and 1 + the number of tokens with a higher logit, so that
+        ties share the better rank, 0 without a target.
     """
     known = targets != UNSCORED
     chosen = targets.clamp(min=0)[:, None]
     logs = logits.double().log_softmax(dim=-1).gather(1, chosen)[:, 0]
     above = (logits > logits.gather(1, chosen)).sum(dim=1)
-    return Predicted(torch.where(known, logs, torch.nan), torch.where(known, above + 1, 0))
-
-
-def token_norms(stream: Float[Tensor, "batch time d_model"]) -> Float[Tensor, "batch time"]:
-    """The Euclidean norm |x| = √(Σ x_i²) of each position's vector, in float64."""
-    return stream.double().norm(dim=-1)
+    return torch.where(known, logs, torch.nan), torch.where(known, above + 1, 0)
 
 
 def logit_lens(
@@ -113,7 +110,7 @@ def logit_lens(
     points = []
     for point in stream_points(model.config):
         logits = lens_logits(model, streams[point])[0].cpu()  # not every device has float64
-        points.append({"point": point} | told_predictions(logits, targets, tokenizer, top))
+        points.append({"point": point} | plain_predictions(logits, targets, tokenizer, top))
     plain = [None if token == UNSCORED else _named(tokenizer, token) for token in targets.tolist()]
     return {"targets": plain, "points": points}
 
@@ -122,32 +119,28 @@ def _named(tokenizer: Tokenizer, token: int) -> dict[str, Any]:
     return {"id": token, "label": tokenizer.label(token)}
 
 
-def told_predictions(
+def plain_predictions(
     logits: Float[Tensor, "time vocab"], targets: Int[Tensor, " time"], tokenizer: Tokenizer, top: int
 ) -> dict[str, Any]:
     """A sentence's predictions as plain data: `loss` (mean over the targets) and `positions`, as of `logit_lens`."""
-    likely, found = _most_probable(logits, top), predicted(logits, targets)
+    logs, ranks = predicted(logits, targets)
+    order = logits.sort(dim=-1, descending=True, stable=True).indices[:, : max(0, top)]
+    shares = logits.double().softmax(dim=-1).gather(1, order)
     positions = []
-    for place, (log, rank) in enumerate(zip(found.log_probability.tolist(), found.rank.tolist(), strict=True)):
+    for log, rank, *likely in zip(logs.tolist(), ranks.tolist(), shares.tolist(), order.tolist(), strict=True):
         known = rank > 0
-        first = [_named(tokenizer, token) | {"probability": number(share)} for share, token in likely[place]]
         positions.append(
             {
-                "top": first,
+                "top": [
+                    _named(tokenizer, token) | {"probability": number(share)}
+                    for share, token in zip(*likely, strict=True)
+                ],
                 "probability": number(math.exp(log)) if known else None,
                 "rank": rank if known else None,
                 "loss": number(-log) if known else None,
             }
         )
-    mean = found.log_probability[found.rank > 0].mean()
-    return {"loss": number(-mean), "positions": positions}
-
-
-def _most_probable(logits: Float[Tensor, "time vocab"], top: int) -> list[list[tuple[float, int]]]:
-    """For each position the probability and id of the most probable tokens; of equals the lower id first."""
-    order = logits.sort(dim=-1, descending=True, stable=True).indices[:, : max(0, top)]
-    shares = logits.double().softmax(dim=-1).gather(1, order)
-    return [list(zip(*row, strict=True)) for row in zip(shares.tolist(), order.tolist(), strict=True)]
+    return {"loss": number(-logs[ranks > 0].mean()), "positions": positions}
 
 
 def seen_at_targets(
@@ -182,7 +175,7 @@ def residual_norms(model: Transformer, tokenizer: Tokenizer, text: str) -> dict[
     tokens = text_tokens(model, tokenizer, text)
     names = {"stream": [*stream_points(model.config), "final_norm"], "added": contribution_points(model.config)}
     seen = model.trace(tokens, [*names["stream"], *names["added"]])
-    norms = {name: token_norms(value.cpu())[0] for name, value in seen.items()}
+    norms = {name: value[0].cpu().double().norm(dim=-1) for name, value in seen.items()}
     return {
         kind: [
             {"point": name, "mean": number(norms[name].mean()), "positions": numbers(norms[name])} for name in points

@@ -21,7 +21,7 @@ from vitral.data import Split, Tokenizer
 from vitral.data.batches import thinned
 from vitral.evaluation import WittenBell
 from vitral.inspection.attention import weight_names
-from vitral.inspection.targets import Scored, loss_by_target
+from vitral.inspection.targets import Scored, loss_by_target, require_readable
 from vitral.inspection.word_lists import PairKind
 from vitral.model import Transformer
 
@@ -34,8 +34,6 @@ CHANCE = 0.5
 TIE = 1e-4
 """Nats of preference below which two sentences count as equally probable: rounding alone gives some."""
 _WORD = re.compile(r"\w+")
-Forms = Sequence[tuple[str, str]]
-"""Words, each in its two forms: singular and plural, or masculine and feminine."""
 
 
 class MinimalPair(NamedTuple):
@@ -45,21 +43,18 @@ class MinimalPair(NamedTuple):
     bad: str
 
 
-def fill(templates: Sequence[str], subjects: Forms, elements: Forms, between: Forms = ()) -> list[MinimalPair]:
+def pairs_of(kind: PairKind) -> list[MinimalPair]:
     """Two pairs for each subject, one for each of its forms; templates and other words take turns.
 
     `{element}`, the only difference within a pair, has the subject's form in the good sentence and the other form in
     the bad one. Each form is right as often as wrong, so a model that prefers one form whatever the subject is right in
     half of the pairs. `{same}` is a word in the subject's form, `{other}` one in the other form.
-
-    >>> fill(["{subject} {element}."], [("A dog", "Dogs")], [("runs", "run")])[1]
-    MinimalPair(good='Dogs run.', bad='Dogs runs.')
     """
     pairs = []
-    for index, subject in enumerate(subjects):
-        template = templates[index % len(templates)]
-        element = elements[index // len(templates) % len(elements)]
-        middle = between[index % len(between)] if between else ("", "")
+    for index, subject in enumerate(kind.subjects):
+        template = kind.templates[index % len(kind.templates)]
+        element = kind.elements[index // len(kind.templates) % len(kind.elements)]
+        middle = kind.between[index % len(kind.between)] if kind.between else ("", "")
         for form in (0, 1):
             words = {"subject": subject[form], "same": middle[form], "other": middle[1 - form]}
             good, bad = (template.format(**words, element=element[choice]) for choice in (form, 1 - form))
@@ -67,8 +62,12 @@ def fill(templates: Sequence[str], subjects: Forms, elements: Forms, between: Fo
     return pairs
 
 
-def preferences(kinds: Sequence[PairKind], preference: Callable[[MinimalPair], float]) -> list[Plain]:
+def preferences(kinds: Sequence[PairKind], log_probability: Callable[[str], float]) -> list[Plain]:
     """The preference in every minimal pair of these kinds.
+
+    Args:
+        kinds: of minimal pairs.
+        log_probability: ln p of a sentence.
 
     Returns:
         For each pair: `kind`, `good`, `bad`, and `preference`, ln p(good) - ln p(bad) in nats, or None where the
@@ -76,12 +75,12 @@ def preferences(kinds: Sequence[PairKind], preference: Callable[[MinimalPair], f
     """
     found = []
     for kind in kinds:
-        for pair in fill(kind.templates, kind.subjects, kind.elements, kind.between):
+        for good, bad in pairs_of(kind):
             try:
-                preferred = preference(pair)
+                preferred = log_probability(good) - log_probability(bad)
             except UsageError:
                 preferred = None
-            found.append({"kind": kind.kind, "good": pair.good, "bad": pair.bad, "preference": preferred})
+            found.append({"kind": kind.kind, "good": good, "bad": bad, "preference": preferred})
     return found
 
 
@@ -95,11 +94,11 @@ def counted_pairs(tokenizer: Tokenizer, train: Split, kinds: Sequence[PairKind])
     """
     counted = WittenBell(thinned(train, MOST_COUNTED), tokenizer.vocab_size, ORDER)
 
-    def nats(sentence: str) -> float:
+    def log_probability(sentence: str) -> float:
         tokens = np.concatenate([[tokenizer.start], tokenizer.encode(sentence)]).astype(np.int64)
-        return float(counted.nats(Split(tokens, np.array([[0, len(tokens)]])))[-1].sum())
+        return -float(counted.nats(Split(tokens, np.array([[0, len(tokens)]])))[-1].sum())
 
-    return preferences(kinds, lambda pair: nats(pair.bad) - nats(pair.good))
+    return preferences(kinds, log_probability)
 
 
 def pair_scores(pairs: Sequence[Plain], kind: str | None = None) -> list[float]:
@@ -126,43 +125,28 @@ def _score(preference: float) -> float:
     return 1.0 if preference > 0 else 0.0
 
 
-def log_probability(model: Transformer, tokens: Int[np.ndarray, " time"], start: int) -> float:
-    """Ln p of a text's tokens given the start token: Σ ln p(token | start and the tokens before it), in float64.
+def log_probability(model: Transformer, tokenizer: Tokenizer, sentence: str) -> float:
+    """Ln p of a sentence that begins a line: Σ ln p(token | start and the tokens before it), in float64.
 
     Raises:
-        UsageError: no tokens, or more than the model's context.
+        UsageError: the tokenizer has no token for a character, or there are more tokens than the model's context.
     """
-    if not 0 < len(tokens) <= model.config.context_length:
-        raise UsageError(
-            "a sentence of {tokens} tokens; the model takes 1 to {context_length}",
-            tokens=len(tokens),
-            context_length=model.config.context_length,
-        )
-    row = torch.from_numpy(np.concatenate([[start], tokens]).astype(np.int64))[None]
+    row = torch.from_numpy(np.concatenate([[tokenizer.start], tokenizer.encode(sentence)]).astype(np.int64))[None]
+    require_readable(model, row[:, 1:])
     return -float(loss_by_target(model, Scored(row[:, :-1], row[:, 1:])).sum())
 
 
-def preference(model: Transformer, tokenizer: Tokenizer, pair: MinimalPair) -> float:
-    """Ln p(good) - ln p(bad), each a sentence that begins a line; positive where the right one is more probable.
-
-    Raises:
-        UsageError: the tokenizer has no token for a character, or a sentence is longer than the model's context.
-    """
-    good, bad = (
-        log_probability(model, tokenizer.encode(sentence), tokenizer.start) for sentence in (pair.good, pair.bad)
-    )
-    return good - bad
-
-
-def tokens_until(tokenizer: Tokenizer, sentence: str, end: int) -> tuple[Int[Tensor, " time"], int]:
+def tokens_until(tokenizer: Tokenizer, sentence: str, end: int) -> tuple[Int[Tensor, " time"], int] | None:
     """The tokens of a sentence after the start token, and how many of them the first `end` characters are.
 
-    Raises:
-        UsageError: no token ends there.
+    None where a character has no token, or no token ends there.
     """
-    whole, until = tokenizer.encode(sentence), tokenizer.encode(sentence[:end])
+    try:
+        whole, until = (tokenizer.encode(text) for text in (sentence, sentence[:end]))
+    except UsageError:
+        return None
     if whole[: len(until)].tolist() != until.tolist():
-        raise UsageError("in {sentence!r} no token ends with the word {word!r}", sentence=sentence, word=sentence[:end])
+        return None
     return torch.from_numpy(np.concatenate([[tokenizer.start], whole]).astype(np.int64)), len(until)
 
 
@@ -184,35 +168,32 @@ def agreeing_weights(model: Transformer, tokenizer: Tokenizer, kinds: Sequence[P
     """
     found = []
     for kind in kinds if model.mask is not None else ():
-        pairs = fill(kind.templates, kind.subjects, kind.elements, kind.between)
+        pairs = pairs_of(kind)
         for index, subject in enumerate(kind.subjects):
-            try:
-                both = [
-                    [_weight(model, tokenizer, sentence, form, _end(pair, sentence)) for sentence in pair]
-                    for pair, form in zip(pairs[2 * index : 2 * index + 2], subject, strict=True)
-                ]
-            except UsageError:
-                continue
-            agree, disagree = (torch.stack([weights[place] for weights in both]).mean(0) for place in (0, 1))
-            found.append(
-                {"kind": kind.kind, "subject": subject[0], "agree": agree.tolist(), "disagree": disagree.tolist()}
-            )
+            both: list[list[Any]] = [
+                [_weight(model, tokenizer, sentence, form, _end(pair, sentence)) for sentence in pair]
+                for pair, form in zip(pairs[2 * index : 2 * index + 2], subject, strict=True)
+            ]
+            agree, disagree = ([weights[place] for weights in both] for place in (0, 1))
+            if all(weights is not None for weights in (*agree, *disagree)):
+                means = {"agree": np.mean(agree, axis=0).tolist(), "disagree": np.mean(disagree, axis=0).tolist()}
+                found.append({"kind": kind.kind, "subject": subject[0], **means})
     return found
 
 
 def _end(pair: MinimalPair, sentence: str) -> int:
     """Where the word ends in which the two sentences differ."""
     differs = next(place for place, (one, other) in enumerate(zip(*pair, strict=False)) if one != other)
-    found = next(word for word in _WORD.finditer(sentence) if word.end() > differs)
-    return found.end()
+    return next(word.end() for word in _WORD.finditer(sentence) if word.end() > differs)
 
 
 def _weight(
     model: Transformer, tokenizer: Tokenizer, sentence: str, subject: str, end: int
-) -> Float[Tensor, "layers heads"]:
-    (whole, key), (_, query) = (tokens_until(tokenizer, sentence, place) for place in (len(subject), end))
-    whole = whole[: query + 1]
-    if len(whole) > model.config.context_length:
-        raise UsageError("{sentence!r}: longer than the model's context", sentence=sentence)
-    seen = model.trace(whole[None], weight_names(model))
-    return torch.stack([weights[0, :, query, key].cpu() for weights in seen.values()]).double()
+) -> Float[np.ndarray, "layers heads"] | None:
+    """The weight of the word that ends at `end` on the last token of the subject; None where the words do not fit."""
+    of_subject, of_form = (tokens_until(tokenizer, sentence, place) for place in (len(subject), end))
+    if of_subject is None or of_form is None or of_form[1] >= model.config.context_length:
+        return None
+    (tokens, query), key = of_form, of_subject[1]
+    seen = model.trace(tokens[None, : query + 1], weight_names(model))
+    return np.stack([weights[0, :, query, key].double().cpu().numpy() for weights in seen.values()])

@@ -29,13 +29,7 @@ def numbers(values: Float[Tensor, "..."]) -> Any:
     """
     values = values.detach().cpu().double()
     plain = values.numpy().round(DIGITS).tolist()
-    return plain if bool(values.isfinite().all()) else _finite(plain)
-
-
-def _finite(plain: Any) -> Any:
-    if isinstance(plain, list):
-        return [_finite(each) for each in plain]
-    return plain if math.isfinite(plain) else None
+    return plain if bool(values.isfinite().all()) else rounded(plain)
 
 
 def rounded(plain: Any) -> Any:

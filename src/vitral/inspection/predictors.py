@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vitral.inspection.numbers import rounded
-from vitral.inspection.targets import passes
+from vitral.inspection.targets import read_activation
 from vitral.model import Transformer
 
 
@@ -74,18 +74,15 @@ def chain_predictions(
         `bigram`: the Bayes predictor (n_ij + c) / (n_i + k c), where n_ij counts how often j came after i so far.
         `unigram`: (n_j + c) / (t + k c), where n_j counts how often j came among the t states so far. `uniform`: 1/k.
     """
-    rows, time = states.shape
-    every = np.arange(rows)
-    pairs, singles = np.zeros((rows, symbols, symbols)), np.zeros((rows, symbols))
-    found = {name: np.full((rows, time, symbols), 1 / symbols) for name in ("bigram", "unigram", "uniform")}
-    for place in range(time):
-        now = states[:, place]
-        singles[every, now] += 1
-        if place:
-            pairs[every, states[:, place - 1], now] += 1
-        for name, counts in (("bigram", pairs[every, now]), ("unigram", singles)):
-            found[name][:, place] = (counts + concentration) / (counts.sum(axis=1) + symbols * concentration)[:, None]
-    return found
+    seen = np.eye(symbols)[states]
+    moves = np.pad(seen[:, :-1, :, None] * seen[:, 1:, None, :], ((0, 0), (1, 0), (0, 0), (0, 0))).cumsum(axis=1)
+    from_here = (seen[..., None] * moves).sum(axis=2)
+    counts = {"bigram": from_here, "unigram": seen.cumsum(axis=1)}
+    shares = {
+        name: (each + concentration) / (each.sum(axis=-1, keepdims=True) + symbols * concentration)
+        for name, each in counts.items()
+    }
+    return {**shares, "uniform": np.full_like(seen, 1 / symbols)}
 
 
 PREDICTORS = ("bigram", "unigram", "uniform")
@@ -111,8 +108,7 @@ def chain_distances(
     order = np.argsort(known)
     index = order[np.searchsorted(known, tokens.cpu().numpy(), sorter=order)]
     exact = chain_predictions(index[:, :-1], symbols=len(known), concentration=concentration)
-    read = passes(model, tokens[:, :-1], ["logits"])
-    own = np.concatenate([seen["logits"].double().log_softmax(dim=-1).cpu().numpy() for _rows, seen in read])
+    own = read_activation(model, tokens[:, :-1], "logits", lambda seen: seen.double().log_softmax(dim=-1)).numpy()
     at = np.take_along_axis
     nats = {"model": -at(own, targets[..., None], axis=2)[..., 0]}
     nats |= {name: -np.log(at(exact[name], index[:, 1:, None], axis=2)[..., 0]) for name in PREDICTORS}

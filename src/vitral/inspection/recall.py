@@ -14,8 +14,9 @@ before it; the prefix ends with the mark. The bidirectional model is trained on 
 window of w reaches w - 1 positions back in one layer: it is the control, a mask whose reach is known.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ from torch.nn import functional
 from vitral.core.devices import ordered_sums
 from vitral.core.streams import numpy_stream
 from vitral.data.tasks import KeyValueRecall
-from vitral.inspection.targets import passes
+from vitral.inspection.targets import read_activation
 from vitral.model import ModelConfig, Transformer
 
 GROUPS = 8
@@ -60,11 +61,9 @@ def recall_by_distance(model: Transformer, task: KeyValueRecall, rows: Int[Tenso
         `accuracy`, `nats` (mean loss of the values, in nats), `answers` (their number), `chance` (1 / values);
         `distances`: for each group `from`, `to`, `accuracy`, `nats` and `answers`.
     """
-    logits, device = [], model.token_embedding.weight.device
-    places = torch.tensor(task.answers) - 1
-    for _rows, seen in passes(model, rows[:, :-1].to(device), ["logits"]):
-        logits.append(seen["logits"][:, places.to(device)].cpu())
-    return by_distance(torch.cat(logits), rows.cpu(), task)
+    places, inputs = torch.tensor(task.answers) - 1, rows[:, :-1].to(model.token_embedding.weight.device)
+    logits = read_activation(model, inputs, "logits", lambda seen: seen[:, places.to(seen.device)])
+    return by_distance(logits, rows.cpu(), task)
 
 
 def by_distance(
@@ -77,20 +76,14 @@ def by_distance(
     right = logits.argmax(dim=-1) == values
     least, most = int(back.min()), int(back.max()) + 1
     edges = [least + (most - least) * group // GROUPS for group in range(GROUPS + 1)]
-    groups = [(begin, end, (back >= begin) & (back < end)) for begin, end in pairwise(edges)]
-
-    def of(chosen: Tensor) -> dict[str, Any]:
-        return {
-            "accuracy": float(right[chosen].double().mean()),
-            "nats": float(-logs[chosen].mean()),
-            "answers": int(chosen.sum()),
-        }
-
-    return {
-        **of(torch.ones_like(right)),
-        "chance": 1 / task.values,
-        "distances": [{"from": begin, "to": end - 1, **of(inside)} for begin, end, inside in groups if inside.any()],
-    }
+    found = list[tuple[dict[str, Any], dict[str, Any]]]()
+    for begin, end in [(least, most), *pairwise(edges)]:
+        inside = (back >= begin) & (back < end)
+        answers, accuracy, loss = int(inside.sum()), right[inside].double().mean(), -logs[inside].mean()
+        means = {"accuracy": float(accuracy), "nats": float(loss), "answers": answers}
+        found += [({"from": begin, "to": end - 1}, means)] if answers else []
+    (_ends, whole), *groups = found
+    return whole | {"chance": 1 / task.values, "distances": [ends | means for ends, means in groups]}
 
 
 def answer_distances(rows: Int[Tensor, "rows span"], task: KeyValueRecall) -> Int[Tensor, "rows queries"]:
@@ -128,9 +121,10 @@ def recall_under_masks(pairs: int, *, steps: int, seeds: Sequence[int]) -> dict[
     guess = {mask: by_bin(without_keys(task, tokens, earlier=mask != "bidirectional"), inside) for mask in MASKS}
     for mask, by_seed in found.items():
         for seed in seeds:
-            model, loss = trained(mask, task, steps, seed)
+            model = small_model(mask, task, seed)
+            loss = fit(model, task, steps, seed)
             with torch.inference_mode():
-                logits = answer_logits(model, tokens, task.answers, len(task.alphabet))
+                logits = answer_logits(model, tokens, task)
             right = logits.argmax(dim=-1) == tokens[:, list(task.answers)]
             by_seed[str(seed)] = {"accuracy": by_bin(right.double(), inside), "loss": loss}
     return {
@@ -171,29 +165,20 @@ def by_bin(shares: Float[Tensor, "rows answers"], inside: Sequence[Tensor]) -> l
     return [float(shares[chosen].mean()) if bool(chosen.any()) else None for chosen in inside]
 
 
-def trained(mask: str, task: KeyValueRecall, steps: int, seed: int) -> tuple[Transformer, float]:
-    """A model after training on new sequences at every step, and the mean loss of the last ten steps."""
-    masked = len(task.alphabet)
-    model = small_model(mask, task.answers[0] - 1, task.span, masked + 1, seed)
-    return model, fit(model, lambda step: sequences(task, BATCH, seed, "training", step), task.answers, masked, steps)
-
-
-def small_model(mask: str, prompt: int, context: int, vocab: int, seed: int) -> Transformer:
+def small_model(mask: str, task: KeyValueRecall, seed: int) -> Transformer:
     """A model with rotary positions, with which one rule, "so many positions back", serves every position.
 
     Args:
-        mask: one of `MASKS`.
-        prompt: positions that a prefix mask shows to all.
-        context: positions in all.
-        vocab: tokens.
+        mask: one of `MASKS`; a prefix ends with the mark.
+        task: gives the positions, and the tokens with a mask token after them.
         seed: of its initialisation.
     """
     masks: dict[str, Any] = {
-        "prefix": {"name": "prefix", "length": prompt},
+        "prefix": {"name": "prefix", "length": task.answers[0] - 1},
         "window": {"name": "window", "size": WINDOW},
     }
     config = {
-        "context_length": context,
+        "context_length": task.span,
         "d_model": 32,
         "d_ff": 64,
         "num_heads": 2,
@@ -201,38 +186,26 @@ def small_model(mask: str, prompt: int, context: int, vocab: int, seed: int) -> 
         "positions": "rotary",
         "attention": {"mask": masks.get(mask, mask)},
     }
-    return Transformer(ModelConfig.parse(config), vocab, seed=seed)
+    return Transformer(ModelConfig.parse(config), len(task.alphabet) + 1, seed=seed)
 
 
 def answer_logits(
-    model: Transformer, tokens: Int[Tensor, "rows time"], answers: Sequence[int], masked: int
+    model: Transformer, tokens: Int[Tensor, "rows time"], task: KeyValueRecall
 ) -> Float[Tensor, "rows answers vocab"]:
-    """The logits of the answers, none of which the model sees before it.
+    """The logits of the answers of whole sequences, none of which the model sees before it.
 
     They are read at masked positions where the mask shows every position, else at the position before each answer.
-
-    Args:
-        model: with one of `MASKS`.
-        tokens: whole sequences.
-        answers: their positions.
-        masked: the mask token.
     """
-    places = torch.tensor(answers)
+    places = torch.tensor(task.answers)
     if model.mask is not None and model.mask.first_target() is None:
         hidden = tokens.clone()
-        hidden[:, places] = masked
+        hidden[:, places] = len(task.alphabet)
         return model(hidden)[:, places]
     return model(tokens[:, :-1])[:, places - 1]
 
 
-def fit(
-    model: Transformer,
-    batch: Callable[[int], Int[Tensor, "rows time"]],
-    answers: Sequence[int],
-    masked: int,
-    steps: int,
-) -> float:
-    """Train a model on the answers of the sequences of each step; returns the mean loss of the last ten steps.
+def fit(model: Transformer, task: KeyValueRecall, steps: int, seed: int) -> float:
+    """Train a model on the answers of new sequences at every step; returns the mean loss of the last ten steps.
 
     AdamW with a linear warm-up, then a constant learning rate, without weight decay. The model is then in evaluation
     mode.
@@ -242,9 +215,9 @@ def fit(
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = PEAK * min(1.0, (step + 1) / WARMUP)
-        tokens = batch(step)
-        targets = tokens[:, list(answers)].flatten()
-        loss = functional.cross_entropy(answer_logits(model, tokens, answers, masked).flatten(0, 1), targets)
+        tokens = sequences(task, BATCH, seed, "training", step)
+        targets = tokens[:, list(task.answers)].flatten()
+        loss = functional.cross_entropy(answer_logits(model, tokens, task).flatten(0, 1), targets)
         optimizer.zero_grad()
         with ordered_sums(loss.device):
             loss.backward()
@@ -252,5 +225,4 @@ def fit(
         optimizer.step()
         losses.append(float(loss.detach()))
     model.eval()
-    last = losses[-10:]
-    return sum(last) / len(last)
+    return fmean(losses[-10:])

@@ -16,11 +16,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vitral.core.streams import numpy_stream
 from vitral.data import Split, Tokenizer
 from vitral.inspection.attention import visible_by_layer, weight_names
 from vitral.inspection.targets import passes, window_targets
-from vitral.inspection.words import SHUFFLES, counted_similarity
+from vitral.inspection.words import counted_similarity, with_shuffles
 from vitral.model import Transformer
 
 Plain = dict[str, Any]
@@ -68,13 +67,12 @@ def similar_word_scores(
     window, query, key = places.T
     one, other = tokens[window, query], tokens[window, key]
     means = (window * inputs.shape[1] + query, query - key, other)
-    orders = [numpy_stream(0, "related-words", i).permutation(len(words)) for i in range(SHUFFLES)]
-    all_orders = [np.arange(len(words)), *orders]
-    similarities = np.stack([_unit(_without_means(similar[order[one], order[other]], means)) for order in all_orders])
+    orders = with_shuffles(len(words))
+    similarities = np.stack([_unit(_without_means(similar[order[one], order[other]], means)) for order in orders])
     found = []
     for block in _scores(model, inputs, places):
-        correlations = [similarities @ _unit(_without_means(head, means)) for head in block]
-        found.append([{"correlation": float(each[0]), "shuffled": each[1:].tolist()} for each in correlations])
+        correlations = [(similarities @ _unit(_without_means(head, means))).tolist() for head in block]
+        found.append([{"correlation": own, "shuffled": shuffled} for own, *shuffled in correlations])
     return {"words": len(words), "pairs": len(places), "heads": found}
 
 
@@ -86,18 +84,14 @@ def _pairs(words: Int[np.ndarray, "batch time"], visible: np.ndarray) -> Int[np.
     return np.argwhere(both & (visible & (back >= LEAST_DISTANCE))[None])
 
 
-def _scores(model: Transformer, inputs: Tensor, places: np.ndarray) -> list[list[np.ndarray]]:
-    """The scaled scores of all pairs, by block and head."""
-    names = [name.replace(".weights", ".scaled") for name in weight_names(model)]
-    found: list[list[list[np.ndarray]]] = [[[] for _ in range(model.config.num_heads)] for _ in names]
-    for rows, seen in passes(model, inputs, names):
-        here = places[(places[:, 0] >= rows.start) & (places[:, 0] < rows.stop)]
-        window, query, key = here.T
-        for block, name in enumerate(names):
-            scores = seen[name].double().cpu().numpy()
-            for head in range(scores.shape[1]):
-                found[block][head].append(scores[window - rows.start, head, query, key])
-    return [[np.concatenate(head) for head in block] for block in found]
+def _scores(model: Transformer, inputs: Tensor, places: np.ndarray) -> list[Float[np.ndarray, "heads pairs"]]:
+    """The scaled scores of all pairs in each block."""
+    found = {name.replace(".weights", ".scaled"): list[np.ndarray]() for name in weight_names(model)}
+    for rows, seen in passes(model, inputs, list(found)):
+        window, query, key = places[(places[:, 0] >= rows.start) & (places[:, 0] < rows.stop)].T
+        for name, pieces in found.items():
+            pieces.append(seen[name][window - rows.start, :, query, key].cpu().double().numpy().T)
+    return [np.concatenate(pieces, axis=1) for pieces in found.values()]
 
 
 def _without_means(values: Float[np.ndarray, " pairs"], keys: Sequence[np.ndarray]) -> Float[np.ndarray, " pairs"]:

@@ -34,10 +34,7 @@ BY_HEAD = (
 
 
 def attention_saturation(
-    model: Transformer,
-    inputs: Int[Tensor, "batch time"],
-    targets: Int[Tensor, "batch time"],
-    batch_numbers: int = BATCH_NUMBERS,
+    model: Transformer, inputs: Int[Tensor, "batch time"], targets: Int[Tensor, "batch time"]
 ) -> dict[str, Any]:
     """Statistics of every head's attention over some windows.
 
@@ -45,7 +42,6 @@ def attention_saturation(
         model: in evaluation mode.
         inputs: ids.
         targets: the ids that follow.
-        batch_numbers: number of scores of one layer in one forward pass.
 
     Returns:
         `loss` in nats per token, and `layers`, each with these lists over heads:
@@ -68,7 +64,7 @@ def attention_saturation(
     names = [[f"blocks.{layer}.attn.{step}" for step in STEPS] for layer in range(len(allowed))]
     means: list[dict[str, RunningMean]] = [defaultdict(RunningMean) for _ in allowed]
     nats, num_targets = 0.0, targets[:, first_target(mask) :].numel()
-    size = max(1, batch_numbers // (model.config.num_heads * inputs.shape[1] ** 2))
+    size = max(1, BATCH_NUMBERS // (model.config.num_heads * inputs.shape[1] ** 2))
     for some, following in zip(inputs.split(size), targets.split(size), strict=True):
         recorder = Recorder(name for steps in names for name in steps)
         with torch.enable_grad():
@@ -81,25 +77,18 @@ def attention_saturation(
     return {"loss": nats / num_targets, "layers": found}
 
 
-def independent_variance(state: Mapping[str, Any], d_head: int) -> float:
-    """Variance of the scores if q and k were independent: d_k times the mean squares of their components.
-
-    Args:
-        state: as `attention_saturation` returns it.
-        d_head: d_k, components of a head.
-    """
-    squares = [zip(layer["query_square"], layer["key_square"], strict=True) for layer in state["layers"]]
-    return d_head * fmean(q * k for layer in squares for q, k in layer)
-
-
 def alignment(state: Mapping[str, Any], d_head: int) -> float:
     """The variance of the scores over that of independent queries and keys; 1 if they are, d_k if all are parallel.
+
+    Independent scores have d_k times the mean squares of the components of q and k as their variance.
 
     Sums of d_k independent products grow as √d_k, of aligned ones as d_k: why the scale of μP is 1/d_k (Yang et al.
     2022, §D.1).
     """
-    scores = fmean(value for layer in state["layers"] for value in layer["score_variance"])
-    return scores / independent_variance(state, d_head)
+    layers = state["layers"]
+    squares = [zip(layer["query_square"], layer["key_square"], strict=True) for layer in layers]
+    independent = d_head * fmean(q * k for layer in squares for q, k in layer)
+    return fmean(value for layer in layers for value in layer["score_variance"]) / independent
 
 
 def uniform_mutual_information(time: int) -> float:

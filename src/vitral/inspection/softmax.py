@@ -133,8 +133,8 @@ def score_statistics(pairs: int, rows: int, seed: int) -> dict[str, Any]:
 
     Returns:
         `pairs`, `rows`, `keys`, `d_ks`, and `scales`: for each scale, lists over d_k of `variance` (None for the
-        adaptive scale), `entropy_share`, `saturated`, `sensitivity` and `sensitivity_median`, each with its standard
-        error as `NAME_error`.
+        adaptive scale), `entropy_share`, `saturated` and `sensitivity`, each with its standard error as
+        `NAME_error`, and `sensitivity_median`.
     """
     by_d_k = [(pair_variances(d_k, pairs, seed), row_statistics(d_k, rows, seed)) for d_k in D_KS]
     found: dict[str, dict[str, list[Any]]] = {}
@@ -151,7 +151,7 @@ def pair_variances(d_k: int, pairs: int, seed: int) -> dict[str, dict[str, float
     """
     stream = torch_stream(seed, PURPOSE, "pairs", d_k)
     pieces: list[Tensor] = []
-    for size in _chunks(pairs, CHUNK // d_k):
+    for size in chunks(pairs, CHUNK // d_k):
         q, k = (torch.randn(size, d_k, generator=stream) for _ in range(2))
         pieces.append((q * k).sum(dim=-1).double())
     scores, one = torch.cat(pieces), torch.ones(1, d_k)
@@ -169,7 +169,7 @@ def row_statistics(d_k: int, rows: int, seed: int) -> dict[str, dict[str, float]
     """Means over rows, each of one query and `KEYS` keys of its own, with their standard errors (`NAME_error`)."""
     stream = torch_stream(seed, PURPOSE, "rows", d_k)
     pieces: dict[str, list[dict[str, Tensor]]] = {scale: [] for scale in SCALES}
-    for size in _chunks(rows, max(1, CHUNK // (d_k * KEYS))):
+    for size in chunks(rows, max(1, CHUNK // (d_k * KEYS))):
         q = torch.randn(size, 1, d_k, generator=stream)
         k = torch.randn(size, KEYS, d_k, generator=stream)
         for scale, kept in pieces.items():
@@ -179,21 +179,8 @@ def row_statistics(d_k: int, rows: int, seed: int) -> dict[str, dict[str, float]
         numbers = {name: torch.cat([piece[name] for piece in kept]).double() for name in BY_ROW}
         means = {name: float(values.mean()) for name, values in numbers.items()}
         errors = {f"{name}_error": float(values.std()) / math.sqrt(rows) for name, values in numbers.items()}
-        median, error = median_of(numbers["sensitivity"])
-        found[scale] = means | errors | {"sensitivity_median": median, "sensitivity_median_error": error}
+        found[scale] = means | errors | {"sensitivity_median": float(numbers["sensitivity"].median())}
     return found
-
-
-def median_of(values: Float[Tensor, " rows"]) -> tuple[float, float]:
-    """The (lower) median and its standard error, without assuming a distribution.
-
-    The number of n values below the true median is binomial with standard deviation √n / 2. So the error is half the
-    distance between the order statistics of ranks n/2 - √n/2 and n/2 + √n/2.
-    """
-    ordered, num = values.sort().values, len(values)
-    middle, away = (num - 1) / 2, math.sqrt(num) / 2
-    low, high = max(0, math.floor(middle - away)), min(num - 1, math.ceil(middle + away))
-    return float(ordered[(num - 1) // 2]), float(ordered[high] - ordered[low]) / 2
 
 
 def statistics_of_rows(
@@ -216,6 +203,6 @@ def change(values: Sequence[float]) -> float:
     return last / first
 
 
-def _chunks(total: int, most: int) -> list[int]:
+def chunks(total: int, most: int) -> list[int]:
     """Sizes that sum to `total`, none above `most`."""
-    return [len(each) for each in torch.arange(total).split(most)]
+    return [min(most, total - begin) for begin in range(0, total, most)]

@@ -3,7 +3,7 @@
 Legend of axes: batch = rows of tokens, time = positions, as in `vitral.core.names.AXES`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -54,13 +54,18 @@ def text_tokens(model: Transformer, tokenizer: Tokenizer, text: str) -> Int[Tens
         UsageError: an empty text, one longer than the context, or a character without a token.
     """
     tokens = torch.from_numpy(tokenizer.encode(text))[None]
+    require_readable(model, tokens)
+    return tokens.to(model.token_embedding.weight.device)
+
+
+def require_readable(model: Transformer, tokens: Int[Tensor, "1 time"]) -> None:
+    """Refuse a text without tokens, and one longer than the context."""
     if not 1 <= tokens.shape[1] <= model.config.context_length:
         raise UsageError(
             "inspect: the text has {n} tokens; the model reads 1 to {most}",
             n=tokens.shape[1],
             most=model.config.context_length,
         )
-    return tokens.to(model.token_embedding.weight.device)
 
 
 def text_targets(model: Transformer, tokens: Int[Tensor, "1 time"], masking: Masking | None = None) -> Scored:
@@ -154,12 +159,21 @@ def passes(
 
     At most `most_rows` at a time; if None, as many as `rows_at_once` allows.
     """
-    for rows in rows_at_once(model, inputs) if most_rows is None else slices(len(inputs), most_rows):
+    for rows in rows_at_once(model, inputs, most_rows):
         yield rows, model.trace(inputs[rows], names, tap=tap)
 
 
-def rows_at_once(model: Transformer, inputs: Int[Tensor, "batch time"]) -> Iterator[slice]:
-    """Slices of the rows, each small enough that a pass over it takes less than about `MOST_BYTES`.
+def read_activation(
+    model: Transformer, inputs: Int[Tensor, "batch time"], name: str, read: Callable[[Tensor], Tensor]
+) -> Float[Tensor, "batch ..."]:
+    """What `read` makes of one named activation, for all rows, on the CPU."""
+    return torch.cat([read(seen[name]).cpu() for _rows, seen in passes(model, inputs, [name])])
+
+
+def rows_at_once(
+    model: Transformer, inputs: Int[Tensor, "batch time"], most_rows: int | None = None
+) -> Iterator[slice]:
+    """Slices of at most `most_rows` rows; if None, small enough that a pass takes less than about `MOST_BYTES`.
 
     Counted per position: logits, their logarithms and float copies (three vocabularies), sixteen widths, and the
     weights of every head and layer with four copies of one layer's.
@@ -167,9 +181,5 @@ def rows_at_once(model: Transformer, inputs: Int[Tensor, "batch time"]) -> Itera
     time, config = inputs.shape[1], model.config
     weights = 0 if model.mask is None else config.num_heads * time * (config.num_layers + 4)
     each = 4 * time * (3 * model.vocab_size + 16 * config.d_model + weights)
-    return slices(len(inputs), max(1, MOST_BYTES // each))
-
-
-def slices(total: int, most: int) -> Iterator[slice]:
-    """Slices of `total` rows, of at most `most` each."""
-    return (slice(begin, begin + most) for begin in range(0, total, most))
+    most = most_rows or max(1, MOST_BYTES // each)
+    return (slice(begin, begin + most) for begin in range(0, len(inputs), most))

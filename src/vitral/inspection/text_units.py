@@ -6,7 +6,6 @@ words from the beginning of a line, so shares compare between models of differen
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -18,13 +17,12 @@ from vitral.data import Dataset, Split, Tokenizer, prepare
 from vitral.data.alphabet import UnseenCharacter
 from vitral.decoding import Sampling
 from vitral.evaluation.losses import token_sizes
-from vitral.inspection.texts import WORD, sampled
+from vitral.inspection.strategies import sampled, split_words
 from vitral.model import ModelConfig, Transformer
 from vitral.model.counts import parameter_table
 
 COMMON = 1 / 64
 """The share of a text that every larger share contains."""
-_WORD = re.compile(r"\w[\w’']*")
 
 
 def characters_per_token(part: Split, tokenizer: Tokenizer) -> float:
@@ -65,7 +63,7 @@ def text_units(model: ModelConfig, dataset: Dataset, num_tokens: int) -> dict[st
 
 def words_seen(train: str, test: str) -> float:
     """The share of the test text's words, each occurrence counted, that occur in the training text."""
-    known, asked = set(_WORD.findall(train)), _WORD.findall(test)
+    known, asked = set(split_words(train)), split_words(test)
     return sum(word in known for word in asked) / max(1, len(asked))
 
 
@@ -121,7 +119,7 @@ def written_words(model: Transformer, tokenizer: Tokenizer, dataset: Dataset, *,
     prompts, known = np.repeat(_line_begin(tokenizer, dataset)[None, :], SAMPLES, axis=0), _known_words(dataset)
     texts, found = list[str](), dict[str, Any]()
     for longer in (1, 2, 4, 8):  # the same samples, continued
-        rows = sampled(model, tokenizer, prompts, tokens * longer, Sampling(), seed)
+        rows, _nats = sampled(model, tokenizer, prompts, tokens * longer, Sampling(), seed)
         texts = [tokenizer.decode(row) for row in rows]
         found = share_of_words(texts, known, words)
         if found["words"] == words:
@@ -146,7 +144,7 @@ def share_of_words(texts: Sequence[str], known: frozenset[str], number: int) -> 
     {'real': 0.5, 'distinct': 1.0, 'words': 4}
     """
     each = math.ceil(number / len(texts))
-    words = [word for text in texts for word in WORD.findall(text.lower())[:-1][:each]][:number]
+    words = [word for text in texts for word in split_words(text)[:-1][:each]][:number]
     count = max(1, len(words))
     real = sum(word in known for word in words)
     return {"real": real / count, "distinct": len(set(words)) / count, "words": len(words)}
@@ -162,4 +160,4 @@ def _line_begin(tokenizer: Tokenizer, dataset: Dataset) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def _known_words(dataset: Dataset) -> frozenset[str]:
-    return frozenset(WORD.findall(dataset.tokenizer.decode(dataset.splits["train"].tokens).lower()))
+    return frozenset(split_words(dataset.tokenizer.decode(dataset.splits["train"].tokens)))

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.data import Split
-from vitral.data.batches import thinned, too_short
+from vitral.data.batches import too_short
 
 
 def window_starts(split: Split, span: int, most: int | None, *, stride: int) -> Int[np.ndarray, " windows"]:
@@ -41,15 +41,13 @@ def spread_windows(split: Split, time: int, most: int) -> Int[Tensor, "windows t
 def scored_windows(
     split: Split, context_length: int, most: int
 ) -> tuple[Int[Tensor, "windows time"], Int[Tensor, "windows time"]]:
-    """At most `most` windows of a whole context, the first and the last of a sample among them, and their targets.
+    """At most `most` windows of a whole context, and their targets.
 
     Raises:
         UsageError: the split has no segment of `context_length` + 1 tokens.
     """
-    sample, span = thinned(split, 16 * most * (context_length + 1)), context_length + 1
-    starts = window_starts(sample, span, None, stride=context_length)
+    starts = window_starts(split, context_length + 1, most, stride=context_length)
     if not len(starts):
         raise UsageError(too_short(split, context_length))
-    chosen = torch.linspace(0, len(starts) - 1, min(most, len(starts)), dtype=torch.float64).round().long()
-    rows = read_windows(split, starts[chosen.numpy()], span)
+    rows = read_windows(split, starts, context_length + 1)
     return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()

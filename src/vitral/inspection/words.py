@@ -18,10 +18,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import Split, Tokenizer
-from vitral.inspection.minimal_pairs import preference, preferences, tokens_until
+from vitral.inspection.minimal_pairs import log_probability, preferences, tokens_until
 from vitral.inspection.word_lists import Sense, language_of, word_lists
 from vitral.model import Transformer
 
@@ -61,7 +60,7 @@ def word_measures(model: Transformer, tokenizer: Tokenizer, splits: Mapping[str,
         "neighbours": neighbours(model, tokenizer, train, most_words=most_words),
         "places": _places(model),
         "senses": senses(model, tokenizer, splits["test"], lists.senses),
-        "pairs": preferences(lists.pairs, partial(preference, model, tokenizer)),
+        "pairs": preferences(lists.pairs, partial(log_probability, model, tokenizer)),
     }
 
 
@@ -83,9 +82,8 @@ def neighbours(model: Transformer, tokenizer: Tokenizer, part: Split, *, most_wo
         return None
     words, similar_counted = similarity
     embedded = model.token_embedding.weight.detach()[torch.from_numpy(words)]
-    shuffles = np.stack([numpy_stream(0, "meaning", "shuffle", i).permutation(len(words)) for i in range(SHUFFLES)])
     similar = cosines(embedded, embedded).numpy()
-    correlation, shuffled = spearman(similar, similar_counted, shuffles)
+    correlation, *shuffled = spearman(similar, similar_counted, with_shuffles(len(words)))
     return {"words": len(words), "correlation": correlation, "shuffled": shuffled}
 
 
@@ -171,31 +169,33 @@ def positive_pmi(counts: Int[np.ndarray, "words contexts"]) -> Float[np.ndarray,
     return np.log(np.maximum(ratio, 1.0))
 
 
-def spearman(
-    one: Float[np.ndarray, "words words"], other: Float[np.ndarray, "words words"], shuffles: Int[np.ndarray, "n words"]
-) -> tuple[float, list[float]]:
-    """Spearman's rank correlation of two similarities over all pairs of different words, and of shuffled ones.
+def with_shuffles(count: int) -> list[Int[np.ndarray, " words"]]:
+    """The order of so many words as it is, and `SHUFFLES` permutations of it.
 
-    Pairs that share a word are not independent, so chance is estimated by permuting the words of the first similarity,
-    rows and columns alike (Mantel 1967).
+    Pairs that share a word are not independent, so chance is estimated by permuting the words of one similarity, rows
+    and columns alike (Mantel 1967).
+    """
+    streams = (numpy_stream(0, "meaning", "shuffle", i) for i in range(SHUFFLES))
+    return [np.arange(count), *(stream.permutation(count) for stream in streams)]
+
+
+def spearman(
+    one: Float[np.ndarray, "words words"],
+    other: Float[np.ndarray, "words words"],
+    orders: Sequence[Int[np.ndarray, " words"]],
+) -> list[float]:
+    """Spearman's rank correlation of two similarities over all pairs of different words, in each order of the first's.
 
     Args:
         one: symmetric.
         other: symmetric.
-        shuffles: permutations of the words.
-
-    Returns:
-        The correlation, and that of every shuffle.
+        orders: permutations of the words.
     """
     from scipy.stats import spearmanr
 
     pairs = np.triu_indices(len(one), 1)
-
-    def correlation(order: np.ndarray) -> float:
-        rho: Any = spearmanr(one[np.ix_(order, order)][pairs], other[pairs])
-        return float(rho.statistic)
-
-    return correlation(np.arange(len(one))), [correlation(order) for order in shuffles]
+    found: list[Any] = [spearmanr(one[np.ix_(order, order)][pairs], other[pairs]) for order in orders]
+    return [float(each.statistic) for each in found]
 
 
 def senses(model: Transformer, tokenizer: Tokenizer, part: Split, words: Sequence[Sense]) -> list[Plain]:
@@ -215,15 +215,14 @@ def senses(model: Transformer, tokenizer: Tokenizer, part: Split, words: Sequenc
         `across`, the mean cosine in the embedding and after every block, within a sense and across senses.
     """
     before = passage(tokenizer, part, model.config.context_length // 2)
-    vectors = partial(_vectors, model, tokenizer, before)
     found = []
     for one in words:
-        try:
-            first, second = (
-                [vectors(sentence, one.word) for sentence in sentences]
-                for sentences in (one.first_sentences, one.second_sentences)
-            )
-        except UsageError:
+        groups = [
+            [_vectors(model, tokenizer, before, sentence, one.word) for sentence in sentences]
+            for sentences in (one.first_sentences, one.second_sentences)
+        ]
+        first, second = ([vector for vector in group if vector is not None] for group in groups)
+        if (len(first), len(second)) != tuple(map(len, groups)):
             continue
         within = [pair for group in (first, second) for pair in combinations(group, 2)]
         cosines_of = {"within": _mean_cosines(within), "across": _mean_cosines(list(product(first, second)))}
@@ -257,15 +256,12 @@ def _places(model: Transformer) -> list[str]:
 
 def _vectors(
     model: Transformer, tokenizer: Tokenizer, before: Int[Tensor, " time"], sentence: str, word: str
-) -> Float[Tensor, "places d_model"]:
-    tokens, place = place_of(tokenizer, sentence, word)
-    if not 0 < place <= len(before):
-        raise UsageError(
-            "{place} tokens up to the word {word!r}; half of the model's context is {before}",
-            place=place,
-            word=word,
-            before=len(before),
-        )
+) -> Float[Tensor, "places d_model"] | None:
+    """The residual stream at a word after a passage; None where the word does not fit tokenizer or passage."""
+    fitting = place_of(tokenizer, sentence, word)
+    if fitting is None or fitting[1] > len(before):
+        return None
+    tokens, place = fitting
     until = torch.cat([before[place - 1 :], tokens[1 : place + 1]])
     kept = model.trace(until[None], _places(model))
     return torch.stack([kept[name][0, -1] for name in _places(model)])
@@ -276,24 +272,18 @@ def _mean_cosines(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[float]:
     return torch.stack(each).mean(dim=0).tolist()
 
 
-def place_of(tokenizer: Tokenizer, sentence: str, word: str) -> tuple[Int[Tensor, " time"], int]:
+def place_of(tokenizer: Tokenizer, sentence: str, word: str) -> tuple[Int[Tensor, " time"], int] | None:
     """The tokens of a sentence after the start token, and the index of the last token of a word in them.
 
     Args:
         tokenizer: of the model; it may split the word into several tokens.
-        sentence: contains the word, whole, in lower case, once.
-        word: ends where a token of the sentence ends.
+        sentence: contains the word, whole and in lower case.
+        word: the first of its occurrences is taken.
 
-    Raises:
-        UsageError: the word does not occur in the sentence exactly once, or does not end where a token does.
+    Returns:
+        None where `tokens_until` has none.
     """
     letter = r"[^\W\d_]"
-    found = [each.end() for each in re.finditer(f"(?<!{letter}){re.escape(word)}(?!{letter})", sentence)]
-    if len(found) != 1:
-        raise UsageError(
-            "the word {word!r} occurs {found} times in {sentence!r}, not once",
-            word=word,
-            found=len(found),
-            sentence=sentence,
-        )
-    return tokens_until(tokenizer, sentence, found[0])
+    found = re.search(f"(?<!{letter}){re.escape(word)}(?!{letter})", sentence)
+    assert found is not None, f"{word!r} is not in {sentence!r}"
+    return tokens_until(tokenizer, sentence, found.end())

@@ -1,5 +1,6 @@
 """Reading files of other libraries: JSON and safetensors. Nothing is executed and nothing unpickled."""
 
+import importlib
 import json
 import re
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError, reason
 from vitral.core.files import read_capped, sha256
-from vitral.core.language import _
+from vitral.core.language import N_, _
 from vitral.core.machine import require_memory
 from vitral.model import ModelConfig
 from vitral.model.counts import parameter_table
@@ -26,6 +27,23 @@ MOST_TENSORS = 1 << 16
 """In one file; each costs time and memory, however small."""
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
+
+
+WITHOUT_PROOF = N_(", or --no-proof, since only the proof needs it")
+
+
+def needed(package: str, instead: str = "") -> Any:
+    """A package of the extra `interop`; `instead`, a message, says how to do without it.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise UsageError(
+            "{package} is not installed: pip install 'vitral[interop]'{instead}", package=package, instead=_(instead)
+        ) from None
 
 
 def read_json(raw: bytes, path: Path) -> dict[str, Any]:
@@ -56,15 +74,6 @@ def read_file(path: Path, most: int) -> bytes:
     except (OSError, ValueError) as error:
         said = reason(error)
         raise UsageError("{path}: cannot be read ({reason})", path=path, reason=said) from None
-
-
-def read_if_there(path: Path, most: int) -> bytes | None:
-    """The bytes of a file; None if there is none.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
-    return read_file(path, most) if path.exists() else None
 
 
 def tensors_in(folder: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import UsageError
+from vitral.interop.foreign import needed
 
 PREFIX = "hf:"
 TOKENIZER_FILES = (
@@ -29,12 +30,11 @@ def is_hub(source: str) -> bool:
     return source.startswith(PREFIX)
 
 
-def fetched(source: str, hub: Any = None, wanted: Sequence[str] = WANTED) -> tuple[Path, dict[str, str]]:
+def fetched(source: str, wanted: Sequence[str] = WANTED) -> tuple[Path, dict[str, str]]:
     """The files of a model on the hub, in the hub's own cache, and its name with the exact revision.
 
     Args:
         source: `hf:owner/name`, or `hf:owner/name@revision`.
-        hub: the module `huggingface_hub`, or what stands in for it.
         wanted: patterns of the files.
 
     Raises:
@@ -45,20 +45,10 @@ def fetched(source: str, hub: Any = None, wanted: Sequence[str] = WANTED) -> tup
         raise UsageError(
             "{source}: not a name on the hub; write hf:OWNER/NAME or hf:OWNER/NAME@REVISION", source=source
         )
-    hub = hub or _package(source)
+    hub = needed("huggingface_hub")
     exact = _asked(source, lambda: hub.model_info(name, revision=revision or None).sha)
     folder = _asked(source, lambda: hub.snapshot_download(name, revision=exact, allow_patterns=list(wanted)))
     return Path(folder), {"hub": name, "revision": exact}
-
-
-def _package(source: str) -> Any:
-    try:
-        import huggingface_hub
-    except ImportError:
-        raise UsageError(
-            "{source}: needs the package huggingface_hub; pip install 'vitral[interop]'", source=source
-        ) from None
-    return huggingface_hub
 
 
 def _asked(source: str, question: Callable[[], Any]) -> Any:

@@ -20,7 +20,6 @@ from vitral.interop.nanogpt import CHECKPOINT, read_nanogpt
 from vitral.interop.registry import form_of_type
 from vitral.interop.rules import imported
 from vitral.interop.token_files import Imported, whole
-from vitral.model import ModelConfig
 from vitral.runs import RunConfig, RunFolder, TrainingConfig, refuse_existing
 from vitral.runs.checkpoint import FORMAT, Checkpoint
 from vitral.runs.environment import describe_environment
@@ -29,7 +28,7 @@ from vitral.runs.identity import SPECIAL_IDS, document_hash, new_identity
 
 
 def import_model(
-    source: str | Path, out: Path, *, tokenizer: str | Path | None = None, names: Path | None = None, hub: Any = None
+    source: str | Path, out: Path, *, tokenizer: str | Path | None = None, names: Path | None = None
 ) -> RunFolder:
     """Make a run folder of another library's model.
 
@@ -40,7 +39,6 @@ def import_model(
         tokenizer: where the model has none: a folder with `tokenizer.json`, that file, `hf:OWNER/NAME`, a `.tiktoken`
             or `.toml` file, or the training text of a model of characters.
         names: a TOML file that names their tensor for each of ours (`vitral.interop.name_map`).
-        hub: stands in for the package `huggingface_hub`.
 
     Raises:
         UsageError: the model cannot be read, or cannot be expressed in Vitral; nothing is left behind.
@@ -49,12 +47,10 @@ def import_model(
     refuse_existing(out)
     if is_run(source):
         raise UsageError("{source}: is a run already; use it as it is", source=source)
-    return write_run(read_model(source, tokenizer=tokenizer, names=names, hub=hub), out)
+    return write_run(read_model(source, tokenizer=tokenizer, names=names), out)
 
 
-def read_model(
-    source: str | Path, *, tokenizer: str | Path | None = None, names: Path | None = None, hub: Any = None
-) -> Imported:
+def read_model(source: str | Path, *, tokenizer: str | Path | None = None, names: Path | None = None) -> Imported:
     """A model of any library that is known here.
 
     Raises:
@@ -62,25 +58,25 @@ def read_model(
     """
     path = Path(source)
     if names is not None:
-        return read_named(path, names, tokenizer=tokenizer, hub=hub)
+        return read_named(path, names, tokenizer=tokenizer)
     if path.suffix == Path(CHECKPOINT).suffix or os.path.isfile(path / CHECKPOINT):
-        return read_nanogpt(path, tokenizer=tokenizer, hub=hub)
+        return read_nanogpt(path, tokenizer=tokenizer)
     if path.suffix == ".safetensors":
         raise UsageError(
             "{path}: tensors alone are no model; give the folder with config.json, or --map NAMES.toml, which maps "
             "their names",
             path=path,
         )
-    return read_transformers(source, tokenizer=tokenizer, hub=hub)
+    return read_transformers(source, tokenizer=tokenizer)
 
 
-def read_transformers(source: str | Path, *, tokenizer: str | Path | None = None, hub: Any = None) -> Imported:
+def read_transformers(source: str | Path, *, tokenizer: str | Path | None = None) -> Imported:
     """A model of transformers, or one that Vitral wrote for torch.nn.
 
     Raises:
         UsageError: it cannot be read, or cannot be expressed in Vitral.
     """
-    folder, place = fetched(str(source), hub) if is_hub(str(source)) else (Path(source), {})
+    folder, place = fetched(str(source)) if is_hub(str(source)) else (Path(source), {})
     where = str(folder)
     if not os.path.isdir(folder):
         raise UsageError("{where}: not a folder with config.json and model.safetensors, nor hf:OWNER/NAME", where=where)
@@ -101,7 +97,7 @@ def read_transformers(source: str | Path, *, tokenizer: str | Path | None = None
     ours = imported(form.rules(config), weights, where)
     files = {CONFIG: sha256(raw), **files}
     origin = {"form": form.name, "source": str(source), **place, "files": files, "config": said}
-    return whole(config, ours, vocab_size, origin, tokenizer=tokenizer or folder, hub=hub)
+    return whole(config, ours, vocab_size, origin, tokenizer=tokenizer or folder)
 
 
 def _require_ids(said: Mapping[str, Any], vocab_size: int, settings: Settings) -> None:
@@ -135,7 +131,9 @@ def write_run(model: Imported, out: Path) -> RunFolder:
         },
         "corpus",
     )
-    config = RunConfig(corpus=corpus, model=_whole(model.config), training=TrainingConfig(device="cpu"))
+    widths = {"d_ff": model.config.hidden_width, "num_kv_heads": model.config.kv_heads}  # as every run has them
+    own = model.config.model_copy(update=widths)
+    config = RunConfig(corpus=corpus, model=own, training=TrainingConfig(device="cpu"))
     record = {
         "format": FORMAT,
         "name": Path(str(model.origin["source"])).name,
@@ -156,8 +154,3 @@ def write_run(model: Imported, out: Path) -> RunFolder:
 
     documents |= {"environment": environment, "run": {"format": FORMAT, **identity.plain()}}
     return RunFolder.create(out, config.plain(), documents, seal)
-
-
-def _whole(config: ModelConfig) -> ModelConfig:
-    """With the widths that follow from others, as every run has them."""
-    return config.model_copy(update={"d_ff": config.hidden_width, "num_kv_heads": config.kv_heads})

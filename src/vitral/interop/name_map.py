@@ -39,14 +39,13 @@ class NameMap(Config):
     ignored: Annotated[tuple[str, ...], Field(strict=False)] = ()
 
 
-def read_named(source: Path, names: Path, *, tokenizer: str | Path | None = None, hub: Any = None) -> Imported:
+def read_named(source: Path, names: Path, *, tokenizer: str | Path | None = None) -> Imported:
     """The model in safetensors, by a map of names.
 
     Args:
         source: a safetensors file, or a folder with `model.safetensors`.
         names: the map (`NameMap`), a TOML file.
         tokenizer: what `tokenizer_from` takes; by default that of the folder.
-        hub: stands in for the package `huggingface_hub`.
 
     Raises:
         UsageError: a file cannot be read, a name of the map is not ours or has no tensor, a tensor has no place, or
@@ -72,7 +71,7 @@ def read_named(source: Path, names: Path, *, tokenizer: str | Path | None = None
     vocab_size = len(ours["token_embedding.weight"])
     origin = {"form": "map", "source": str(source), "files": {**files, names.name: sha256(raw)}, "config": said}
     beside = source if source.is_dir() else source.parent
-    return whole(config, ours, vocab_size, origin, tokenizer=tokenizer or beside, hub=hub)
+    return whole(config, ours, vocab_size, origin, tokenizer=tokenizer or beside)
 
 
 def _tensors(source: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -24,17 +24,17 @@ CHECKPOINT = "ckpt.pt"
 COMPILED = "_orig_mod."
 """The prefix that torch.compile puts before every name."""
 HEAD, EMBEDDING = "lm_head.weight", "transformer.wte.weight"
+SIZES = {"context_length": "block_size", "d_model": "n_embd", "num_layers": "n_layer", "num_heads": "n_head"}
 MASK = ".attn.bias"
 """The mask of models without flash attention, which is no weight."""
 
 
-def read_nanogpt(path: Path, *, tokenizer: str | Path | None = None, hub: Any = None) -> Imported:
+def read_nanogpt(path: Path, *, tokenizer: str | Path | None = None) -> Imported:
     """The model in a checkpoint of nanoGPT.
 
     Args:
         path: `ckpt.pt`, or the folder with it.
         tokenizer: what `tokenizer_from` takes; the checkpoint has none.
-        hub: stands in for the package `huggingface_hub`.
 
     Raises:
         UsageError: it is no such checkpoint, holds more than tensors and plain data, or no tokenizer is given.
@@ -46,7 +46,9 @@ def read_nanogpt(path: Path, *, tokenizer: str | Path | None = None, hub: Any = 
     settings = Settings(said, f"{where}: model_args")
     vocab_size = settings.count("vocab_size")
     tied = HEAD not in weights or (EMBEDDING in weights and weights[HEAD].equal(weights[EMBEDDING]))
-    config = ModelConfig.parse({**_config(settings), "tie_head": tied}, settings.where)
+    plain = {ours: settings.count(theirs) for ours, theirs in SIZES.items()} | {"bias": settings.truth("bias", True)}
+    settings.end()
+    config = ModelConfig.parse({**plain, "tie_head": tied}, settings.where)
     if tied:
         weights.pop(HEAD, None)
     ours = imported(by_names(gpt2_names(transpose=False))(config), weights, where)
@@ -60,19 +62,7 @@ def read_nanogpt(path: Path, *, tokenizer: str | Path | None = None, hub: Any = 
     with open_regular(path) as file:
         files = {path.name: hashlib.file_digest(file, "sha256").hexdigest()}
     origin = {"form": "nanogpt", "source": where, "files": files, "config": said}
-    return whole(config, ours, vocab_size, origin, tokenizer=tokenizer, hub=hub)
-
-
-def _config(settings: Settings) -> dict[str, Any]:
-    plain = {
-        "context_length": settings.count("block_size"),
-        "d_model": settings.count("n_embd"),
-        "num_layers": settings.count("n_layer"),
-        "num_heads": settings.count("n_head"),
-        "bias": settings.truth("bias", True),
-    }
-    settings.end()
-    return plain
+    return whole(config, ours, vocab_size, origin, tokenizer=tokenizer)
 
 
 def _loaded(path: Path) -> Mapping[str, Any]:

@@ -1,6 +1,5 @@
 """The proof of an export: another library opens it, computes the same logits and continues with the same tokens."""
 
-import importlib
 import importlib.metadata
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -193,22 +192,6 @@ def prove(
                 difference=difference,
             )
     return proof
-
-
-def needed(package: str) -> Any:
-    """A package that opens an export.
-
-    Raises:
-        UsageError: it is not installed.
-    """
-    try:
-        return importlib.import_module(package)
-    except ImportError:
-        raise UsageError(
-            "the proof opens the export in {package}, which is not installed: pip install 'vitral[interop]', or "
-            "--no-proof",
-            package=package,
-        ) from None
 
 
 def cannot_open(reader: str, error: BaseException) -> UsageError:

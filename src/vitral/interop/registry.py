@@ -4,9 +4,8 @@ from collections.abc import Iterable
 
 from vitral.core.errors import UsageError
 from vitral.interop.form import Form, Inexpressible
-from vitral.interop.forms.gpt import GPT2, GPT_NEO, NEOX, OPT
+from vitral.interop.forms.gpt import GPT2, GPT_NEO, MPT, NEOX, OPT
 from vitral.interop.forms.llama import LLAMA, MISTRAL, QWEN2
-from vitral.interop.forms.mpt import MPT
 from vitral.interop.forms.torch_nn import TORCH_NN
 from vitral.interop.rewrites import Weighted
 
@@ -34,18 +33,6 @@ def form_of_type(model_type: object, where: str) -> Form:
             known=", ".join(known),
         )
     return known[model_type]
-
-
-def chosen(name: str, model: Weighted) -> tuple[Form, Weighted]:
-    """A form by its name, or with `ANY` the first that can express the model; and the model as it expresses it.
-
-    Raises:
-        UsageError: the form cannot express the model.
-    """
-    known = all_forms()
-    if name in known:
-        return known[name], known[name].said(model)
-    return first(known.values(), model)
 
 
 def first(forms: Iterable[Form], model: Weighted) -> tuple[Form, Weighted]:

@@ -150,12 +150,9 @@ def with_own_keys(model: Weighted) -> Weighted:
     times, repeated = config.num_heads // config.kv_heads, dict[str, Tensor]()
     for key in model.projections:
         queries, *others = model.weights[key].split(projections(config))
-        repeated[key] = torch.cat([queries, *(_repeated(one, config.kv_heads, times) for one in others)])
+        heads = [one.reshape(config.kv_heads, -1, *one.shape[1:]).repeat_interleave(times, dim=0) for one in others]
+        repeated[key] = torch.cat([queries, *(one.reshape(-1, *queries.shape[1:]) for one in heads)])
     return model.changed(repeated, num_kv_heads=config.num_heads)
-
-
-def _repeated(rows: Tensor, heads: int, times: int) -> Tensor:
-    return rows.reshape(heads, -1, *rows.shape[1:]).repeat_interleave(times, dim=0).reshape(-1, *rows.shape[1:])
 
 
 def untied(model: Weighted) -> Weighted:

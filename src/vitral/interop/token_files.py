@@ -14,12 +14,11 @@ from torch import Tensor
 from vitral.core.config import Config, parse_toml
 from vitral.core.errors import UsageError
 from vitral.core.files import as_json, sha256
-from vitral.data.alphabet import PAD
 from vitral.data.engines import byte_letters, character_engine
 from vitral.data.tokenizers import MOST_TOKENS, Tokenizer, char_tokenizer, file_tokenizer
 from vitral.interop.foreign import read_file, require_fit
 from vitral.interop.hub import TOKENIZER_FILES, fetched, is_hub
-from vitral.interop.tokenizer_json import foreign_tokenizer, read_tokenizer
+from vitral.interop.tokenizer_json import decoded, foreign_tokenizer, read_tokenizer
 from vitral.model import ModelConfig
 
 MOST_RANKS = 1 << 20
@@ -31,27 +30,6 @@ _CL100K = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _END = "<|endoftext|>"
-PATTERNS: Mapping[str, str] = {
-    "gpt2": _GPT2,
-    "r50k_base": _GPT2,
-    "p50k_base": _GPT2,
-    "cl100k_base": _CL100K,
-}
-"""Of the files that tiktoken itself loads, by their names."""
-SPECIALS: Mapping[str, Mapping[str, int]] = {
-    "gpt2": {_END: 50256},
-    "r50k_base": {_END: 50256},
-    "p50k_base": {_END: 50256},
-    "cl100k_base": {
-        _END: 100257,
-        "<|fim_prefix|>": 100258,
-        "<|fim_middle|>": 100259,
-        "<|fim_suffix|>": 100260,
-        "<|endofprompt|>": 100276,
-    },
-}
-_ATOM = re.compile(r"\\[pP]\{\^?\w+\}|\\.|\[(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]|\}\+|[$^]|.", re.DOTALL)
-"""A part of a regular expression: an escaped character, a class, or one character."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +43,17 @@ class Ranks:
 
     pattern: str
     special_tokens: Mapping[str, int] = field(default_factory=dict)
+
+
+_R50K = Ranks(_GPT2, {_END: 50256})
+_OTHERS = {"<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260, "<|endofprompt|>": 100276}
+KNOWN = {
+    **dict.fromkeys(("gpt2", "r50k_base", "p50k_base"), _R50K),
+    "cl100k_base": Ranks(_CL100K, {_END: 100257} | _OTHERS),
+}
+"""Of the files that tiktoken itself loads, by their names."""
+_ATOM = re.compile(r"\\[pP]\{\^?\w+\}|\\.|\[(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]|\}\+|[$^]|.", re.DOTALL)
+"""A part of a regular expression: an escaped character, a class, or one character."""
 
 
 def read_ranks(raw: bytes, path: Path) -> dict[bytes, int]:
@@ -186,7 +175,7 @@ class TokenFile(Config):
 
 
 def tokenizer_from(
-    given: str | Path, vocab_size: int, said: Mapping[str, Any] | None = None, *, hub: Any = None
+    given: str | Path, vocab_size: int, said: Mapping[str, Any] | None = None
 ) -> tuple[Tokenizer, dict[str, str]]:
     """A tokenizer, and the SHA-256 of each file that it was read from.
 
@@ -196,20 +185,17 @@ def tokenizer_from(
             tokens, as in nanoGPT.
         vocab_size: rows of the model's embedding.
         said: the model's configuration, whose `bos_token_id` begins an empty prompt.
-        hub: stands in for the package `huggingface_hub`.
 
     Raises:
         UsageError: it cannot be read, or its tokens are not those of the model.
     """
-    read, files = _read(given, vocab_size, said or {}, hub)
+    read, files = _read(given, vocab_size, said or {})
     return read, {name: sha256(raw) for name, raw in files.items()}
 
 
-def _read(
-    given: str | Path, vocab_size: int, said: Mapping[str, Any], hub: Any
-) -> tuple[Tokenizer, Mapping[str, bytes]]:
+def _read(given: str | Path, vocab_size: int, said: Mapping[str, Any]) -> tuple[Tokenizer, Mapping[str, bytes]]:
     if is_hub(str(given)):
-        folder, _place = fetched(str(given), hub, TOKENIZER_FILES)
+        folder, _place = fetched(str(given), TOKENIZER_FILES)
         return read_tokenizer(folder, vocab_size, said)
     path = Path(given)
     if path.suffix in PICKLES:
@@ -221,7 +207,14 @@ def _read(
     if path.is_dir() or path.suffix == ".json":
         return read_tokenizer(path, vocab_size, said)
     if path.suffix == ".tiktoken":
-        return _of_ranks(_known(path), path, path, {}, vocab_size)
+        if path.stem not in KNOWN:
+            raise UsageError(
+                "{path}: a .tiktoken file does not hold the pattern that cuts a text into words; give a .toml file "
+                "with ranks, pattern and special_tokens, or a file named after {known}",
+                path=path,
+                known=", ".join(KNOWN),
+            )
+        return _of_ranks(KNOWN[path.stem], path, path, {}, vocab_size)
     if path.suffix == ".toml":
         return _of_toml(path, vocab_size)
     raw = read_file(path, MOST_TEXT)
@@ -230,14 +223,8 @@ def _read(
 
 def _characters(raw: bytes, path: Path) -> str:
     """The distinct characters of a text, as Python reads one: every kind of line end is a newline."""
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError("{path}: not UTF-8 at byte {start}", path=path, start=error.start) from None
-    characters = set(text)
-    if "\r" in characters:
-        characters = set(text.replace("\r\n", "\n").replace("\r", "\n"))
-    return "".join(sorted(characters))
+    text = decoded(raw, path)
+    return "".join(sorted(set(text.replace("\r\n", "\n").replace("\r", "\n"))))
 
 
 def _of_characters(characters: str, pad: bool, vocab_size: int, path: Path) -> Tokenizer:
@@ -261,28 +248,15 @@ def _of_characters(characters: str, pad: bool, vocab_size: int, path: Path) -> T
 def _of_toml(path: Path, vocab_size: int) -> tuple[Tokenizer, dict[str, bytes]]:
     raw = read_file(path, MOST_LISTED)
     said = TokenFile.parse(parse_toml(raw, path), str(path))
-    if (said.ranks is None) == (said.characters is None):
-        raise UsageError("{path}: needs either ranks (a .tiktoken file) or characters", path=path)
-    if said.characters is not None:
-        if said.special_tokens or said.pattern is not None:
-            raise UsageError("{path}: pattern and special_tokens belong to ranks, not to characters", path=path)
+    if said.characters is not None and not (said.ranks or said.pattern or said.special_tokens):
         return _of_characters(said.characters, said.pad, vocab_size, path), {path.name: raw}
-    if said.pattern is None or said.pad:
-        raise UsageError("{path}: ranks need a pattern, and no {pad}", path=path, pad=PAD)
-    ranks = Ranks(said.pattern, said.special_tokens)
-    return _of_ranks(ranks, path.parent / str(said.ranks), path, {path.name: raw}, vocab_size)
-
-
-def _known(path: Path) -> Ranks:
-    """The pattern and the special tokens of a file of a known name."""
-    if path.stem not in PATTERNS:
+    if said.characters is not None or said.ranks is None or said.pattern is None or said.pad:
         raise UsageError(
-            "{path}: a .tiktoken file does not hold the pattern that cuts a text into words; give a .toml file with "
-            "ranks, pattern and special_tokens, or a file named after {known}",
+            "{path}: needs either ranks (a .tiktoken file), pattern and special_tokens, or characters and pad",
             path=path,
-            known=", ".join(PATTERNS),
         )
-    return Ranks(PATTERNS[path.stem], SPECIALS[path.stem])
+    ranks = Ranks(said.pattern, said.special_tokens)
+    return _of_ranks(ranks, path.parent / said.ranks, path, {path.name: raw}, vocab_size)
 
 
 def _of_ranks(
@@ -290,7 +264,7 @@ def _of_ranks(
 ) -> tuple[Tokenizer, dict[str, bytes]]:
     raw = read_file(file, MOST_LISTED)
     document = document_of(read_ranks(raw, file), said, where)
-    begin = said.special_tokens.get("<|endoftext|>")
+    begin = said.special_tokens.get(_END)
     return foreign_tokenizer(document, where, vocab_size, {"bos_token_id": begin}), {**files, file.name: raw}
 
 
@@ -318,7 +292,6 @@ def whole(
     origin: Mapping[str, Any],
     *,
     tokenizer: str | Path,
-    hub: Any = None,
 ) -> Imported:
     """A model whose weights are those of its configuration, with its tokenizer.
 
@@ -328,7 +301,6 @@ def whole(
         vocab_size: rows of its embedding.
         origin: as in `Imported`, without the files of the tokenizer.
         tokenizer: what `tokenizer_from` takes.
-        hub: stands in for the package `huggingface_hub`.
 
     Raises:
         UsageError: a tensor is missing or of another shape or type, or the tokenizer cannot be read or is another's.
@@ -339,5 +311,5 @@ def whole(
     except ValueError as error:  # a number that is not finite, or half a letter
         said = ascii(str(error))[1:-1]
         raise UsageError("{path}: cannot be read ({error})", path=origin["source"], error=said) from None
-    read, files = tokenizer_from(tokenizer, vocab_size, origin["config"], hub=hub)
+    read, files = tokenizer_from(tokenizer, vocab_size, origin["config"])
     return Imported(config, weights, read, {**origin, "files": {**origin["files"], **files}})

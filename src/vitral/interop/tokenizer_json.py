@@ -17,7 +17,7 @@ from vitral.data.tokenizers import (
     declaring,
     file_tokenizer,
 )
-from vitral.interop.foreign import read_file, read_if_there, read_json
+from vitral.interop.foreign import read_file, read_json
 
 DOCUMENT, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 MOST_TOKENIZER = 1 << 26
@@ -55,7 +55,7 @@ def read_tokenizer(folder: Path, vocab_size: int, said: Mapping[str, Any]) -> tu
     path = folder / DOCUMENT if folder.is_dir() else folder
     if path == folder or path.exists():
         raw = read_file(path, MOST_TOKENIZER)
-        return foreign_tokenizer(_text(raw, path), path, vocab_size, said), {path.name: raw}
+        return foreign_tokenizer(decoded(raw, path), path, vocab_size, said), {path.name: raw}
     files = {
         name: read_file(folder / name, MOST_TOKENIZER)
         for name in ("vocab.json", "merges.txt")
@@ -71,7 +71,12 @@ def read_tokenizer(folder: Path, vocab_size: int, said: Mapping[str, Any]) -> tu
     )
 
 
-def _text(raw: bytes, path: Path) -> str:
+def decoded(raw: bytes, path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        UsageError: it is not UTF-8.
+    """
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -91,8 +96,8 @@ def foreign_tokenizer(document: str, path: Path, vocab_size: int, said: Mapping[
         UsageError: it cannot be read, or has more tokens than the model.
     """
     data = read_json(document.encode("utf-8"), path)
-    own = _own(data, vocab_size)
-    if own is not None:
+    own = _candidate(data)
+    if own is not None and own.vocab_size == vocab_size and json.loads(own.document) == data:
         return own
     try:
         return file_tokenizer(document, vocab_size, said.get("bos_token_id"))
@@ -100,15 +105,8 @@ def foreign_tokenizer(document: str, path: Path, vocab_size: int, said: Mapping[
         raise UsageError("{path}: {error}", path=path, error=error) from None
 
 
-def _own(data: Mapping[str, Any], vocab_size: int) -> Tokenizer | None:
-    """The tokenizer of ours that would write this document; None if there is none."""
-    found = _candidate(data)
-    if found is None or found.vocab_size != vocab_size:
-        return None
-    return found if json.loads(found.document) == data else None
-
-
 def _candidate(data: Mapping[str, Any]) -> Tokenizer | None:
+    """The tokenizer of ours that may have written this document; None if there is none."""
     model = data.get("model")
     if not isinstance(model, Mapping) or not isinstance(model.get("vocab"), Mapping):
         return None
@@ -135,14 +133,14 @@ def _from_merges(folder: Path, files: Mapping[str, bytes]) -> str:
     from tokenizers import AddedToken
 
     vocabulary = read_json(files["vocab.json"], folder / "vocab.json")
-    lines = _text(files["merges.txt"], folder / "merges.txt").splitlines()
+    lines = decoded(files["merges.txt"], folder / "merges.txt").splitlines()
     merges = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
     try:
         engine = byte_engine(vocabulary, merges)  # pyright: ignore[reportArgumentType]
     except Exception as error:  # the package's own class
         raise UsageError("{path}: cannot be read ({error})", path=folder / "merges.txt", error=error) from None
-    raw = read_if_there(folder / "special_tokens_map.json", MOST_TOKENIZER)
-    listed = {} if raw is None else read_json(raw, folder / "special_tokens_map.json")
+    path = folder / "special_tokens_map.json"
+    listed = read_json(read_file(path, MOST_TOKENIZER), path) if path.exists() else {}
     texts = [
         one.get("content") if isinstance(one, Mapping) else one for one in listed.values() if not isinstance(one, list)
     ]

@@ -156,7 +156,7 @@ class ModelConfig(Config):
         tie_head: whether the head's matrix is the token embedding's.
         bias: whether projections and norms have biases, or a table of `BiasConfig`; only there the head may have one.
         dropout: one rate for every place, or a table of `DropoutConfig`.
-        initialisation: "gpt2", "wide" or "pytorch"; see `vitral.model.initialisation`.
+        initialisation: "gpt2", "wide", "pytorch" or "lecun"; see `vitral.model.initialisation`.
         parametrisation: {name = "mup", base_width = n}: initial values and AdamW's learning rates change with the width
             so that a rate tuned at the base width suits every width. Default: the standard one.
     """
@@ -186,7 +186,7 @@ class ModelConfig(Config):
     tie_head: bool = False
     bias: Bias = True
     dropout: Annotated[DropoutConfig, BeforeValidator(_everywhere)] = DropoutConfig()
-    initialisation: Literal["gpt2", "wide", "pytorch"] = "gpt2"
+    initialisation: Literal["gpt2", "wide", "pytorch", "lecun"] = "gpt2"
     parametrisation: MaximalUpdate | None = None
 
     @model_validator(mode="after")

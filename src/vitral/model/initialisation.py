@@ -6,6 +6,8 @@
              learning rate from having to enlarge them
     pytorch  matrices uniform in ±1/√(input width), embeddings N(0, 1), the defaults of `nn.Linear` and
              `nn.Embedding`
+    lecun    matrices uniform in ±√(3/input width), so that outputs have the variance of inputs (LeCun et al. 1998,
+             §4.6; of square matrices that is Glorot and Bengio 2010, eq. 16); embeddings and head as in pytorch
 
 In all of them biases are zero (of an LSTM's forget gate one, so that it remembers at first: Jozefowicz et al. 2015),
 norm gains one, relative positions zero, learned scales 1/√d_k. Every parameter draws from its own random stream, keyed
@@ -18,6 +20,7 @@ head wants small embeddings, the blocks want large ones: see `calm_tied_head`.
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +30,7 @@ from vitral.model.recurrence import GATES
 
 GPT2_STD = 0.02
 WIDER = 10
-EMBEDDING_STD = {"gpt2": GPT2_STD, "wide": WIDER * GPT2_STD, "pytorch": 1.0}
+EMBEDDING_STD = {"gpt2": GPT2_STD, "wide": WIDER * GPT2_STD, "pytorch": 1.0, "lecun": 1.0}
 """The standard deviation of embeddings by value of `model.initialisation`."""
 EMBEDDINGS = ("token_embedding.weight", "positions.weight")
 WRITES_TO_STREAM = ("out_proj.weight", "down.weight")
@@ -47,14 +50,15 @@ def wide(name: str, shape: torch.Size, num_layers: int, stream: torch.Generator)
     return gpt2(name, shape, num_layers, stream) * (WIDER if name in EMBEDDINGS else 1)
 
 
-def pytorch(name: str, shape: torch.Size, num_layers: int, stream: torch.Generator) -> Tensor:
-    """Initial values of the parameter `name` as in PyTorch's layers."""
+def uniform(variance: float, name: str, shape: torch.Size, num_layers: int, stream: torch.Generator) -> Tensor:
+    """Initial values of the parameter `name`: matrices of this variance over their input width, of the head 1/3."""
     if name in EMBEDDINGS:
         return torch.randn(shape, generator=stream)
-    return (2 * torch.rand(shape, generator=stream) - 1) / math.sqrt(shape[1])
+    bound = math.sqrt(shape[1] / (1 if name == "head.weight" else 3 * variance))
+    return (2 * torch.rand(shape, generator=stream) - 1) / bound
 
 
-DRAWS: dict[str, Draw] = {"gpt2": gpt2, "wide": wide, "pytorch": pytorch}
+DRAWS: dict[str, Draw] = {"gpt2": gpt2, "wide": wide, "pytorch": partial(uniform, 1 / 3), "lecun": partial(uniform, 1)}
 """Initialisations by value of `model.initialisation`."""
 
 

@@ -35,12 +35,13 @@ def rate_factor(config: ModelConfig, name: str, dimensions: int) -> float:
 def parametrise(model: nn.Module, config: ModelConfig) -> None:
     """Give the freshly drawn matrices of a model their size under its parametrisation.
 
-    `gpt2` and `wide` draw them with one standard deviation at every width; `pytorch` already divides by √width.
+    `gpt2` and `wide` draw them with one standard deviation at every width; `pytorch` and `lecun` already
+    divide by √width.
     """
     if config.parametrisation is None:
         return
     wider = config.d_model / config.parametrisation.base_width
-    drawn = 0.5 if config.initialisation == "pytorch" else 0.0
+    drawn = 0.5 if config.initialisation in ("pytorch", "lecun") else 0.0
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if scales_with_width(name, parameter.dim()):

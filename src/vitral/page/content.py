@@ -77,7 +77,14 @@ def page_content(run: LoadedRun, name: str, corpus: str | None = None, *, ablate
     Raises:
         UsageError: the page would be too large, or the model has no graph, or its tokenizer runs in Python only.
     """
-    require_small(run)
+    size = expected_size(run)
+    if size > MOST_BYTES:
+        raise UsageError(
+            "bundle: the page would have {size:,.0f} MB, more than the {most:,.0f} MB that a browser opens; vitral "
+            "open RUN shows the same page with a server",
+            size=size / 1e6,
+            most=MOST_BYTES / 1e6,
+        )
     graphs, weights = graphs_of(run.model)
     about = about_run(run, name) | of_text(run, corpus, ablated=ablated)
     sentences = [list(map(int, run.tokenizer.encode(text))) for text in about["passages"]]
@@ -92,16 +99,9 @@ def about_run(run: LoadedRun, name: str, *, served: bool = False) -> Plain:
         name: what the page calls it.
         served: whether a server computes the numbers; it opens runs too that no file can hold.
     """
-    about = about_model(run.model, run.tokenizer, served=served) | {"name": name, "step": run.step}
-    no_file = served and (about["tokenizer"]["kind"] == ASKED or expected_size(run) > MOST_BYTES)
-    commands = {} if no_file else {"page": f"vitral bundle {shlex.quote(name)}"}
-    return about | {"commands": commands}
-
-
-def about_model(model: Transformer, tokenizer: Tokenizer, *, served: bool = False) -> Plain:
-    """What a page says of a model and its tokenizer, whatever it was trained on."""
+    model, tokenizer = run.model, run.tokenizer
     config, names = model.config, model.activation_names
-    return {
+    about = {
         "tokens": [tokenizer.label(token) for token in range(tokenizer.vocab_size)],
         "context": config.context_length,
         "layers": config.num_layers,
@@ -118,23 +118,11 @@ def about_model(model: Transformer, tokenizer: Tokenizer, *, served: bool = Fals
         "language": language(),
         "vitral": metadata.version("vitral"),
         **({"served": True} if served else {}),
+        "name": name,
+        "step": run.step,
     }
-
-
-def require_small(run: LoadedRun) -> None:
-    """Refuse a model whose page no browser would open.
-
-    Raises:
-        UsageError: it would be larger than `MOST_BYTES`.
-    """
-    size = expected_size(run)
-    if size > MOST_BYTES:
-        raise UsageError(
-            "bundle: the page would have {size:,.0f} MB, more than the {most:,.0f} MB that a browser opens; vitral "
-            "open RUN shows the same page with a server",
-            size=size / 1e6,
-            most=MOST_BYTES / 1e6,
-        )
+    no_file = served and (about["tokenizer"]["kind"] == ASKED or expected_size(run) > MOST_BYTES)
+    return about | {"commands": {} if no_file else {"page": f"vitral bundle {shlex.quote(name)}"}}
 
 
 def expected_size(run: LoadedRun) -> int:

@@ -8,6 +8,7 @@ A number is written in groups of seven bits, the lowest first; all together are 
 
 import base64
 import zlib
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -37,25 +38,25 @@ def carried_counts(train: Split, test: Split, vocab_size: int) -> tuple[dict[str
         `data`, the counts in base64; and the model of these counts. None if not even single tokens fit.
     """
     train, _, _ = counted_parts(train, test)
-    found, kept = None, list[Counts]()
-    packer = zlib.compressobj(_LEVEL)
-    written = b""
-    for order, counts in enumerate(counts_by_order(train, vocab_size), start=1):
+    kept, data = list[Counts](), b""
+    packer, written = zlib.compressobj(_LEVEL), b""
+    for counts in islice(counts_by_order(train, vocab_size), MOST_ORDER):
         written += packer.compress(_written(counts, vocab_size))
-        data = written + packer.copy().flush()
-        if -(-len(data) // 3) * 4 > MOST_LETTERS:
+        packed = written + packer.copy().flush()
+        if -(-len(packed) // 3) * 4 > MOST_LETTERS:
             break
         kept.append(counts)
-        found = {
-            "order": order,
-            "vocabulary": vocab_size,
-            "counted": int((train.segments[:, 1] - train.segments[:, 0]).sum()),
-            "grams": [len(each.keys) for each in kept],
-            "data": base64.b64encode(data).decode("ascii"),
-        }
-        if order == MOST_ORDER:
-            break
-    return None if found is None else (found, WittenBell.of_counts(kept, vocab_size))
+        data = packed
+    if not kept:
+        return None
+    found = {
+        "order": len(kept),
+        "vocabulary": vocab_size,
+        "counted": int((train.segments[:, 1] - train.segments[:, 0]).sum()),
+        "grams": [len(each.keys) for each in kept],
+        "data": base64.b64encode(data).decode("ascii"),
+    }
+    return found, WittenBell.of_counts(kept, vocab_size)
 
 
 def _written(counts: Counts, vocab_size: int) -> bytes:

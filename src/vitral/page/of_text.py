@@ -10,6 +10,7 @@ from vitral.core.errors import UsageError
 from vitral.core.graphs import Plain
 from vitral.data import Dataset, prepare_recorded
 from vitral.evaluation import Masking
+from vitral.evaluation.masking import masking_of
 from vitral.inspection.ablation import ablations
 from vitral.inspection.attention import head_kinds
 from vitral.inspection.targets import window_targets
@@ -18,7 +19,6 @@ from vitral.model import count_parameters
 from vitral.page.counts import carried_counts
 from vitral.page.passages import passages
 from vitral.runs import LoadedRun
-from vitral.training.objectives import masking_of
 
 KINDS_ON = 32
 """Windows of the test split on which kinds of heads are told."""
@@ -26,7 +26,6 @@ OPERATIONS = 2e11
 """Floating-point operations that a page spends on ablations: a few seconds of one core."""
 FEWEST, MOST = 16, 128
 """Windows of the test split on which parts are ablated."""
-_PER_PARAMETER = 2
 
 
 def of_text(run: LoadedRun, corpus: str | None = None, *, ablated: bool | None = None, whole: bool = True) -> Plain:
@@ -50,8 +49,7 @@ def of_text(run: LoadedRun, corpus: str | None = None, *, ablated: bool | None =
     counted = None if run.model.vocab_size != size else carried_counts(splits["train"], splits["test"], size)
     found = _opening(run, dataset, counted)
     found["text"] = {"name": dataset.corpus_name, "characters": dataset.num_characters, "sha256": dataset.sha256}
-    licence = known_licence(run.sealed.document("corpus"))
-    if licence is not None:
+    if licence := known_licence(run.sealed.document("corpus")):
         found["text"]["licence"] = licence
     return found | _losses(run) | _measured(run, dataset, ablated)
 
@@ -60,9 +58,8 @@ def _own_text(run: LoadedRun, corpus: str | None) -> tuple[Dataset | None, str]:
     """The run's text, or why there is none."""
     try:
         run.sealed.require_text()
-        record = run.sealed.document("corpus")
-        config = run.sealed.config.corpus
-        return prepare_recorded(config, record, tokenizer=run.tokenizer, run_folder=run.folder.path, corpus=corpus), ""
+        given = run.sealed.config.corpus, run.sealed.document("corpus")
+        return prepare_recorded(*given, tokenizer=run.tokenizer, run_folder=run.folder.path, corpus=corpus), ""
     except UsageError:
         if corpus is not None:
             raise
@@ -102,7 +99,7 @@ def _losses(run: LoadedRun) -> Plain:
 def _measured(run: LoadedRun, dataset: Dataset, ablated: bool | None) -> Plain:
     """Kinds of heads and ablations, on windows of the test split; nothing where it has no whole window."""
     model, test = run.model, dataset.splits["test"]
-    masking: Masking | None = masking_of(run.sealed.config.training.objective, run.tokenizer)
+    masking = masking_of(run.sealed.config.training.objective, run.tokenizer)
     found: Plain = {}
     try:
         if model.mask is not None:
@@ -121,7 +118,7 @@ def _affordable(run: LoadedRun) -> int:
     config = run.model.config
     heads = 0 if run.model.mask is None else config.num_heads
     passes = 1 + config.num_layers * (heads + 3)
-    each = _PER_PARAMETER * count_parameters(config, run.model.vocab_size) * config.context_length
+    each = 2 * count_parameters(config, run.model.vocab_size) * config.context_length
     count = int(OPERATIONS // (passes * each))
     return 0 if count < FEWEST else min(MOST, count)
 

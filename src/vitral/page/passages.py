@@ -10,6 +10,7 @@ before it. The page opens on the passage whose head is most telling. Everything 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import torch
@@ -18,7 +19,6 @@ from torch import Tensor
 
 from vitral.core.errors import VitralError
 from vitral.data import Split, Tokenizer
-from vitral.decoding import Sampling, generate
 from vitral.evaluation.ngrams import WittenBell
 from vitral.inspection.attention import landmarks
 from vitral.inspection.targets import rows_at_once
@@ -189,17 +189,13 @@ def _telling(model: Transformer, tokenizer: Tokenizer, ids: tuple[int, ...]) -> 
 
 
 def _without_text(model: Transformer, tokenizer: Tokenizer) -> tuple[int, ...]:
-    """A neutral sentence, else what the model itself writes, else one token."""
-    context = model.config.context_length
-    for sentence in NEUTRAL:
+    """A neutral sentence, else a token that can be typed."""
+    tokens = (tokenizer.decode([token]) for token in range(tokenizer.vocab_size))
+    for sentence in chain(NEUTRAL, tokens):
         try:
-            ids = tuple(tokenizer.encode(sentence)[:context].tolist())
+            ids = tuple(tokenizer.encode(sentence)[: model.config.context_length].tolist())
         except VitralError:
             continue
         if ids and tokenizer.encode(tokenizer.decode(ids)).tolist() == list(ids):
             return ids
-    (sample,) = generate(model, tokenizer, [""], max_tokens=min(LONGEST, context), sampling=Sampling(temperature=0.0))
-    try:
-        return tuple(tokenizer.encode(sample.text)[:context].tolist()) or (tokenizer.start,)
-    except VitralError:
-        return (tokenizer.start,)
+    return (tokenizer.start,)

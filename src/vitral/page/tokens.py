@@ -34,7 +34,7 @@ matches, whatever Unicode version either side has.
 """
 DIGITS = "digits"
 """What the package's `Digits` takes for one."""
-Ranges = tuple[tuple[int, int], ...]
+Ranges = list[list[int]]
 """Code points, first and last of each range."""
 
 _AT_ONCE = 2048
@@ -134,7 +134,6 @@ def _of_file(tokenizer: Tokenizer) -> dict[str, Any]:
     for key in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges"):
         if model.get(key):
             raise Uncarried(_("a tokenizer with {key}", key=key))
-    steps = list(_steps(document.get("pre_tokenizer")))
     vocabulary: dict[str, int] = model["vocab"]
     letters = [vocabulary.get(letter, -1) for letter in byte_letters()]
     if model.get("unk_token") is not None and -1 in letters:
@@ -146,7 +145,7 @@ def _of_file(tokenizer: Tokenizer) -> dict[str, Any]:
         "merges": [vocabulary[part] for left, right in merges for part in (left, right, left + right)],
         "special": _special(tokenizer),
         "normal": list(_normal_forms(document.get("normalizer"))),
-        **_split(steps),
+        **_split(_steps(document.get("pre_tokenizer"))),
     }
 
 
@@ -163,27 +162,22 @@ def _special(tokenizer: Tokenizer) -> list[list[list[Any]]]:
 
 
 def _normal_forms(normalizer: Mapping[str, Any] | None) -> Iterable[str]:
-    if normalizer is None:
-        return
-    if normalizer.get("type") == "Sequence":
-        for inner in normalizer["normalizers"]:
-            yield from _normal_forms(inner)
-    elif normalizer.get("type") in _NORMAL_FORMS:
-        yield normalizer["type"]
-    else:
-        raise Uncarried(_("a tokenizer with {key}", key=normalizer.get("type")))
+    for part in _parts(normalizer, "normalizers"):
+        if part.get("type") not in _NORMAL_FORMS:
+            raise Uncarried(_("a tokenizer with {key}", key=part.get("type")))
+        yield part["type"]
 
 
 def _steps(cut: Mapping[str, Any] | None) -> Iterable[dict[str, Any]]:
     """The steps that split a text into words, the last of which is over bytes."""
-    parts = list(_parts(cut))
+    parts = list(_parts(cut, "pretokenizers"))
     kinds = [part.get("type") for part in parts]
     if "ByteLevel" not in kinds or kinds.index("ByteLevel") != len(kinds) - 1:
         raise Uncarried(_("a tokenizer that is not over bytes"))
     for part in parts:
         if part["type"] == "Digits":
             single = part.get("individual_digits", False)
-            yield {"pattern": f"[⟨{DIGITS}⟩]{'' if single else '+'}", "classes": {DIGITS}, "keep": "all"}
+            yield {"pattern": f"[⟨{DIGITS}⟩]{'' if single else '+'}", "classes": {DIGITS}}
         elif part["type"] == "ByteLevel":
             if part.get("add_prefix_space", True):
                 yield {"space": True}
@@ -193,16 +187,17 @@ def _steps(cut: Mapping[str, Any] | None) -> Iterable[dict[str, Any]]:
             raise Uncarried(_("a tokenizer with {key}", key=part["type"]))
 
 
-def _parts(cut: Mapping[str, Any] | None) -> Iterable[Mapping[str, Any]]:
-    if cut is not None and cut.get("type") == "Sequence":
-        for inner in cut["pretokenizers"]:
-            yield from _parts(inner)
-    elif cut is not None:
-        yield cut
+def _parts(step: Mapping[str, Any] | None, key: str) -> Iterable[Mapping[str, Any]]:
+    """A step, or those of a sequence, which are under this key."""
+    if step is not None and step.get("type") == "Sequence":
+        for inner in step[key]:
+            yield from _parts(inner, key)
+    elif step is not None:
+        yield step
 
 
 def _words() -> dict[str, Any]:
-    return {"pattern": WORDS, "classes": {r"\p{L}", r"\p{N}", r"\s"}, "keep": "all"}
+    return {"pattern": WORDS, "classes": {r"\p{L}", r"\p{N}", r"\s"}}
 
 
 def _split(steps: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -238,7 +233,7 @@ def members(name: str) -> Ranges:
         others = {at for begin, end in spans for at in range(begin, end)}
         return [point for at, point in enumerate(points) if at not in others]
 
-    ranges: list[list[int]] = []
+    ranges: Ranges = []
     for begin, end in _EVERYWHERE:
         for first in range(begin, end, _AT_ONCE):
             points = range(first, min(first + _AT_ONCE, end))
@@ -250,7 +245,7 @@ def members(name: str) -> Ranges:
                 else:
                     ranges.append([point, point])
     ranges += [[first, last] for first, last in _ALIKE if found(range(first, first + 1))]
-    return tuple((first, last) for first, last in sorted(ranges))
+    return sorted(ranges)
 
 
 def classes_of(names: Iterable[str]) -> dict[str, list[int]]:

@@ -1,19 +1,19 @@
 """The page of the demonstration: the text that the model wrote, and how it came to be: data, model, training, study."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from vitral.core.language import N_, _
-from vitral.evaluation.copying import COPIED_WORDS
 from vitral.explanation import Walkthrough
 from vitral.report.folder import ReportFolder
 from vitral.report.html import page
 from vitral.report.maps import attention_maps
 from vitral.report.model import ModelCount, parameter_section
-from vitral.report.run import loss_sections, sample
+from vitral.report.run import copied_text, loss_sections, sample
 from vitral.report.sections import (
     Callout,
     Columns,
@@ -22,34 +22,17 @@ from vitral.report.sections import (
     Heading,
     Listing,
     Paragraph,
-    Preformatted,
     Section,
 )
-from vitral.report.study import study_report, study_sections
+from vitral.report.study import FIGURES, study_sections
 from vitral.report.survey import Survey, survey_sections
 from vitral.report.walkthrough import to_sections
 from vitral.runs import SealedRun, enter
 from vitral.runs.loading import warn_on_stderr
 from vitral.studies import StudyResult, loss_claims
+from vitral.studies.record import REPORT
 
-PAGE, FIGURES = "report.html", "figures"
-
-
-@dataclass(frozen=True)
-class WrittenText:
-    """A text that the model wrote.
-
-    Attributes:
-        text: the characters.
-        step: of the checkpoint.
-        temperature: of sampling.
-        copied: begin and end of each passage that stands in the training text (`vitral.evaluation.copied_spans`).
-    """
-
-    text: str
-    step: int
-    temperature: float
-    copied: tuple[tuple[int, int], ...]
+PAGE = "report.html"
 
 
 @dataclass(frozen=True)
@@ -60,7 +43,7 @@ class DemonstrationResult:
         survey: of the text.
         count: of the model.
         run: the folder of the run that is shown.
-        sample: written by its best checkpoint.
+        sample: a text by its best checkpoint: "text", "step", "temperature", and "copied", as the event of a run.
         sentence: the text the model reads.
         labels: its tokens.
         weights: attention weights of the last block over the sentence, [heads, time, source].
@@ -71,7 +54,7 @@ class DemonstrationResult:
     survey: Survey
     count: ModelCount
     run: Path
-    sample: WrittenText
+    sample: Mapping[str, Any]
     sentence: str
     labels: Sequence[str]
     weights: np.ndarray
@@ -87,7 +70,7 @@ def write_demonstration(result: DemonstrationResult, out: Path) -> Path:
     """
     report = ReportFolder(out, figures=FIGURES)
     of_run = ReportFolder(result.run / "report")
-    of_study = study_report(result.study)
+    of_study = ReportFolder(result.study.folder / REPORT, figures=FIGURES)
     model = result.count.config
     claims = loss_claims(result.study)
     run = enter(result.run, warn_on_stderr)
@@ -117,7 +100,7 @@ def write_demonstration(result: DemonstrationResult, out: Path) -> Path:
             )
         ),
         Details(_("The parameter table"), (parameter_section(result.count.rows),)),
-        Details(_("The text in numbers"), tuple(survey_sections(result.survey, report))),
+        Details(_("The text in numbers"), tuple(survey_sections(result.survey))),
     ]
     lead = _("A small language model, trained from scratch on the bundled play and examined step by step.")
     html = page(_("Vitral: a demonstration"), sections, lead=lead, footer=_("Made by vitral demo."))
@@ -128,20 +111,16 @@ def write_demonstration(result: DemonstrationResult, out: Path) -> Path:
 
 
 def _written(result: DemonstrationResult) -> list[Section]:
-    written = result.sample
-    caption = _("After step {step:,}, the checkpoint with the lowest validation loss", step=written.step)
-    copies = N_("No {words} words in a row of it stand in the training text.")
-    if written.copied:
-        copies = N_("Underlined: {words} or more words in a row that stand in the training text.")
     how = _(
         "{characters:,} characters from an empty prompt at temperature {temperature}: the first sample, not the best "
         "of several. {copies} The model learned spelling, words and layout from the training text alone, one character "
         "at a time.",
-        characters=len(written.text),
-        temperature=written.temperature,
-        copies=_(copies, words=COPIED_WORDS),
+        characters=len(result.sample["text"]),
+        temperature=result.sample["temperature"],
+        copies=copied_text([result.sample]),
     )
-    return [Preformatted(written.text, caption, written.copied), Paragraph(how)]
+    title = N_("After step {step:,}, the checkpoint with the lowest validation loss")
+    return [sample(result.sample, title), Paragraph(how)]
 
 
 def _on_the_way(run: SealedRun) -> list[Section]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from vitral.core.errors import UsageError
 from vitral.core.files import make, replace_durably, storage, sweep
-from vitral.core.manifest import MANIFEST, manifest
+from vitral.core.seals import MANIFEST, manifest
 from vitral.report.sections import Figure
 from vitral.report.tables import ENDINGS, Table
 
@@ -22,10 +22,10 @@ class ReportFolder:
     """A report that is being made.
 
     Attributes:
-        folder: where it will be written.
+        folder: where it will be written; None for a page alone, whose figures are only on it.
     """
 
-    def __init__(self, folder: Path, figures: str = "") -> None:
+    def __init__(self, folder: Path | None = None, figures: str = "") -> None:
         """Start an empty report.
 
         Args:
@@ -37,7 +37,7 @@ class ReportFolder:
         self._files: dict[str, bytes] = {}
 
     def figure(self, drawn: "matplotlib.figure.Figure", name: str, caption: str, alt: str) -> Figure:
-        """Add a figure as SVG, PNG and PDF, and return it as a section of a page.
+        """Add a figure in every format, and return it as a section of a page.
 
         Args:
             drawn: the figure.
@@ -45,11 +45,11 @@ class ReportFolder:
             caption: the sentence below it.
             alt: its content in words.
         """
-        from vitral.report.style import figure_files  # matplotlib is slow to import, and tables need none
+        from vitral.report.style import FORMATS, drawn_bytes  # matplotlib is slow to import, and tables need none
 
-        files = figure_files(drawn, name)
-        self._files |= {f"{self._figures}{file}": content for file, content in files.items()}
-        return Figure(files[f"{name}.svg"].decode(), caption, alt, path=f"{self._figures}{name}.svg")
+        files = {kind: drawn_bytes(drawn, kind) for kind in (FORMATS if self.folder else ("svg",))}
+        self._files |= {f"{self._figures}{name}.{kind}": content for kind, content in files.items()}
+        return Figure(files["svg"].decode(), caption, alt, path=f"{self._figures}{name}.svg")
 
     def add(self, name: str, text: str) -> None:
         """Add a page or a table."""
@@ -71,10 +71,11 @@ class ReportFolder:
             UsageError: a link or something else that is no file of ours stands in the way.
             StorageError: writing to disk failed; the files there are whole, old or new.
         """
-        paths = [self.folder / name for name in (*self._files, *([MANIFEST] if listed else []))]
+        assert self.folder is not None
         with storage(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        for path in paths:
+        for name in (*self._files, *([MANIFEST] if listed else [])):
+            path = self.folder / name
             if path.parent != self.folder:
                 make(path.parent)
             sweep(path.parent, f".{path.name}.")  # and nothing else: the folder may be the user's own
@@ -84,20 +85,3 @@ class ReportFolder:
             replace_durably(self.folder / name, content)
         if listed:
             replace_durably(self.folder / MANIFEST, manifest(self._files))
-
-
-class Unwritten(ReportFolder):
-    """A report folder that is never written; its figures are only on the page."""
-
-    def __init__(self) -> None:
-        """Belong to no folder."""
-        super().__init__(Path())
-
-    def figure(self, drawn: "matplotlib.figure.Figure", name: str, caption: str, alt: str) -> Figure:
-        """The figure as a section of a page."""
-        from vitral.report.style import svg_bytes  # matplotlib is slow to import
-
-        return Figure(svg_bytes(drawn).decode(), caption, alt)
-
-    def write(self, *, listed: bool = True) -> None:
-        """Nothing is written."""

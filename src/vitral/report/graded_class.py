@@ -4,18 +4,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import takewhile
+from os.path import commonprefix
 from typing import Any
 
 from vitral.core.language import N_, _, in_language, ngettext, number
 from vitral.core.shown import Shown
 from vitral.core.tables import Tabular
-from vitral.core.text import NONE, unbroken
+from vitral.core.text import NONE
 from vitral.explanation.checks.report import Verdict
 from vitral.explanation.grading.grading import GradingRule, SheetGrade
 from vitral.explanation.grading.key import AnswerKey
 from vitral.explanation.grading.sheets import GradedSheet
-from vitral.report.graded_sheet import CREDITS, points_text, rule_text, shared_text, sheet_sections
+from vitral.report.checked_sheet import CREDITS, points_text, rule_text, shared_text, sheet_sections
 from vitral.report.html import page
 from vitral.report.markdown import markdown
 from vitral.report.notebook import page_of
@@ -23,9 +23,7 @@ from vitral.report.plain import plain_text
 from vitral.report.sections import (
     Callout,
     Details,
-    Figure,
     Heading,
-    Listing,
     Paragraph,
     Section,
 )
@@ -34,8 +32,6 @@ from vitral.report.tables import Column, Table
 SCHEMA = 1
 LEAST_ALIKE = 2
 """Equal wrong numbers of two sheets that are worth a remark."""
-BINS = 10
-"""Bars of the figure of points."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ class StepOfClass:
 
     Attributes:
         exercise: its title, or the beginning of their titles.
-        name: of the step.
+        step: its name.
         sheets: graded ones of this exercise.
         points: mean.
         most: that it can have.
@@ -56,7 +52,7 @@ class StepOfClass:
     """
 
     exercise: str
-    name: str
+    step: str
     sheets: int
     points: float
     most: float
@@ -68,9 +64,7 @@ class StepOfClass:
 
     def plain(self) -> dict[str, Any]:
         """As plain data."""
-        told = {"step": self.name, **vars(self)}
-        del told["name"]
-        return {**told, "slips": [{"slip": slip, "sheets": count} for slip, count in self.slips]}
+        return {**vars(self), "slips": [{"slip": slip, "sheets": count} for slip, count in self.slips]}
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,6 +89,11 @@ class GradedClass(Shown, Tabular):
         return tuple(sheet for sheet in self.sheets if sheet.grade is not None)
 
     @property
+    def grades(self) -> tuple[SheetGrade, ...]:
+        """The grades of these sheets."""
+        return tuple(sheet.grade for sheet in self.sheets if sheet.grade is not None)
+
+    @property
     def unreadable(self) -> tuple[GradedSheet, ...]:
         """The files that cannot be read."""
         return tuple(sheet for sheet in self.sheets if sheet.grade is None)
@@ -116,14 +115,15 @@ class GradedClass(Shown, Tabular):
         grade = sheet.grade
         if grade is None or len(grade.unexplained) < LEAST_ALIKE:
             return []
-        others = [other for other in self.graded if other is not sheet and other.grade and other.grade.key is grade.key]
-        return [other.name for other in others if other.grade and other.grade.unexplained == grade.unexplained]
+        same = grade.key, grade.unexplained
+        others = [(other.name, other.grade) for other in self.graded if other is not sheet]
+        return [name for name, other in others if other and (other.key, other.unexplained) == same]
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain data, in English."""
         with in_language("en"):
             steps = [step.plain() for step in self.steps()]
-        graded = [sheet.grade for sheet in self.sheets if sheet.grade]
+        graded = self.grades
         return {
             "schema": SCHEMA,
             "keys": [{"file": key.example.document.name, "title": key.title} for key in self.keys],
@@ -142,33 +142,25 @@ class GradedClass(Shown, Tabular):
 
     def data(self) -> Table:
         """The table of data, with every number in full precision."""
-        names = list(dict.fromkeys(step.name for sheet in self.sheets if sheet.grade for step in sheet.grade.steps))
-        keys = (
-            "sheet",
-            "exercise",
-            "points",
-            "most",
-            "first_wrong",
-            "slip",
-            *CREDITS,
-            "edited",
-            "unreadable",
-            "unasked",
-            "notes",
-            "error",
-        )
-        columns = tuple(Column(name, "") for name in (*keys, *(f"points_{name}" for name in names)))
-        return Table(self.title, columns, [_record(sheet) for sheet in self.sheets])
+        names = dict.fromkeys(f"points_{step.name}" for grade in self.grades for step in grade.steps)
+        keys = ("sheet", "exercise", "points", "most", "first_wrong", "slip", *CREDITS, *LISTED, "error", *names)
+        return Table(self.title, keys, [_record(sheet) for sheet in self.sheets])
 
     def table(self) -> Table:
         """The table for people."""
-        columns = SHOWN if len(self.keys) > 1 else tuple(column for column in SHOWN if column.key != "exercise")
-        return Table(self.title, columns, [_shown(sheet, self.alike(sheet)) for sheet in self.sheets], is_sortable=True)
+        return Table(
+            self.title,
+            _columns(SHOWN, self.keys),
+            [_shown(sheet, self.alike(sheet)) for sheet in self.sheets],
+            is_sortable=True,
+        )
 
     def steps_table(self) -> Table:
         """The table of the steps, for people."""
-        columns = OF_STEPS if len(self.groups) > 1 else tuple(column for column in OF_STEPS if column.key != "exercise")
-        return Table(_("Steps"), columns, [_shown_step(step) for step in self.steps() if step.sheets])
+        rows = [
+            {**vars(step), "points": shared_text(step.points, step.most, ".2f")} for step in self.steps() if step.sheets
+        ]
+        return Table(_("Steps"), _columns(OF_STEPS, self.groups), rows)
 
     @property
     def title(self) -> str:
@@ -181,28 +173,24 @@ class GradedClass(Shown, Tabular):
     @property
     def summary(self) -> str:
         """Mean points, and the step that goes wrong first most often, in a sentence or two."""
-        grades = [sheet.grade for sheet in self.graded if sheet.grade]
+        grades = self.grades
         if not grades:
             return _("No sheet could be graded.")
         mean = number(sum(grade.points for grade in grades) / len(grades), ".1f")
-        most = {round(grade.most, 9) for grade in grades}
-        told = _("{n:,} sheets graded, mean {mean} points.", n=len(grades), mean=mean)
-        if len(most) == 1:
-            of = points_text(most.pop())
-            told = _("{n:,} sheets graded, mean {mean} of {most} points.", n=len(grades), mean=mean, most=of)
+        most = "; ".join(dict.fromkeys(points_text(grade.most) for grade in grades))
+        told = _("{n:,} sheets graded, mean {mean} of {most} points.", n=len(grades), mean=mean, most=most)
         first = max(self.steps(), key=lambda step: step.first, default=None)
         if first is None or not first.first:
             return f"{told} {_('No number is wrong in itself.')}"
         where = _(
-            "The step that goes wrong first most often: {step}, in {n:,} of them.", step=first.name, n=first.first
+            "The step that goes wrong first most often: {step}, in {n:,} of them.", step=first.step, n=first.first
         )
         return f"{told} {where}"
 
     @property
     def advice(self) -> tuple[str, ...]:
         """What is to be said of the keys and of the files that cannot be read."""
-        told = [_(note) for note in self.notes]
-        return (*told, *(_(sheet.error) for sheet in self.unreadable))
+        return (*map(_, self.notes), *(_(sheet.error) for sheet in self.unreadable))
 
     def __str__(self) -> str:
         """The tables in aligned lines."""
@@ -215,25 +203,23 @@ class GradedClass(Shown, Tabular):
         return page(title, self.sections(), lead=self.title, footer=_("Made by vitral grade."))
 
     def markdown(self) -> str:
-        """The page as Markdown, without figures."""
-        return markdown(_("A graded class"), self.sections(drawn=False), lead=self.title)
+        """The page as Markdown."""
+        return markdown(_("A graded class"), self.sections(), lead=self.title)
 
-    def sections(self, *, drawn: bool = True) -> list[Section]:
-        """The page as sections.
-
-        Args:
-            drawn: whether to include figures.
-        """
-        told: list[Section] = [Callout(self.summary), *(Paragraph(_(note)) for note in self.notes)]
-        told += [Heading(_("Where sheets go wrong first"))]
-        told += _figures(self) if drawn else []
-        told += [self.steps_table(), *_slip_table(self), Paragraph(rule_text(self.rule))]
-        told += [Heading(_("Points")), self.table()]
-        told += [Heading(_("Each sheet")), *(_sheet(sheet) for sheet in self.graded)]
-        if self.unreadable:
-            items = tuple(_(sheet.error) for sheet in self.unreadable)
-            told += [Heading(_("Files that could not be read")), Listing(items)]
-        return told
+    def sections(self) -> list[Section]:
+        """The page as sections."""
+        return [
+            Callout(self.summary),
+            *map(Paragraph, self.advice),
+            Heading(_("Where sheets go wrong first")),
+            self.steps_table(),
+            *_slip_table(self),
+            Paragraph(rule_text(self.rule)),
+            Heading(_("Points")),
+            self.table(),
+            Heading(_("Each sheet")),
+            *map(_sheet, self.graded),
+        ]
 
 
 @page_of.register
@@ -246,8 +232,8 @@ SHOWN = (
     Column("exercise", N_("exercise"), is_prose=True),
     Column("points", N_("points"), sort="sort_points"),
     Column("first_wrong", N_("first wrong step"), is_prose=True),
-    Column("slip", N_("probable slip"), is_prose=True, is_long=True),
-    Column("remark", N_("remark"), is_prose=True, is_long=True),
+    Column("slip", N_("probable slip"), is_prose=True),
+    Column("remark", N_("remark"), is_prose=True),
 )
 OF_STEPS = (
     Column("step", N_("step")),
@@ -260,15 +246,24 @@ OF_STEPS = (
 )
 
 
+LISTED = ("edited", "unreadable", "unasked", "notes")
+"""What is listed of a sheet."""
+
+
+def _columns(columns: Sequence[Column], several: Sequence[object]) -> list[Column]:
+    """The columns; that of the exercise where there are several."""
+    return [column for column in columns if len(several) > 1 or column.key != "exercise"]
+
+
 def _steps(keys: Sequence[AnswerKey], graded: Sequence[GradedSheet]) -> Iterator[StepOfClass]:
-    of_keys = [sheet for sheet in graded if sheet.grade is not None and sheet.grade.key in keys]
+    of_keys = [(sheet, sheet.grade) for sheet in graded if sheet.grade is not None and sheet.grade.key in keys]
     for place, name in enumerate(keys[0].labels.values()):
-        steps = [sheet.grade.steps[place] for sheet in of_keys if sheet.grade]
-        first = [sheet for sheet in of_keys if sheet.grade and sheet.grade.first_wrong == name]
+        steps = [grade.steps[place] for _sheet, grade in of_keys]
+        first = [sheet for sheet, grade in of_keys if grade.first_wrong == name]
         slips = Counter(sheet.slip for sheet in first if sheet.slip)
         yield StepOfClass(
             exercise=_common_title([key.title for key in keys]),
-            name=name,
+            step=name,
             sheets=len(steps),
             points=sum(step.points for step in steps) / len(steps) if steps else 0.0,
             most=steps[0].most if steps else 0.0,
@@ -286,8 +281,7 @@ def _common_title(titles: Sequence[str]) -> str:
     >>> _common_title(["Attention: exercise 1", "Attention: exercise 2"])
     'Attention: exercise'
     """
-    alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*titles, strict=False))
-    common = "".join(letters[0] for letters in alike)
+    common = commonprefix(titles)  # noqa: RUF071  (letters, not folders)
     return titles[0] if len(titles) == 1 else common.rstrip(" :,0123456789") or "…"
 
 
@@ -295,11 +289,9 @@ def _record(sheet: GradedSheet) -> dict[str, Any]:
     plain = sheet.plain()
     if sheet.grade is None:
         return plain
-    counts = Counter[str]()
-    for step in sheet.grade.steps:
-        counts.update(step.counts)
+    counts = {verdict: sum(step.counts[verdict] for step in sheet.grade.steps) for verdict in Verdict}
     points = {f"points_{step.name}": step.points for step in sheet.grade.steps}
-    told = {name: "; ".join(plain[name]) for name in ("edited", "unreadable", "unasked", "notes")}
+    told = {name: "; ".join(plain[name]) for name in LISTED}
     return {**plain, **counts, "blank": counts[Verdict.unknown], **told, **points}
 
 
@@ -329,43 +321,11 @@ def _remarks(grade: SheetGrade, alike: Sequence[str]) -> Iterator[str]:
         yield _("the same wrong numbers as {sheets}", sheets=", ".join(alike))
 
 
-def _shown_step(step: StepOfClass) -> dict[str, Any]:
-    told: dict[str, Any] = {name: str(getattr(step, name)) for name in ("full", "wrong", "first", "blank")}
-    points = unbroken(f"{number(step.points, '.2f')} / {points_text(step.most)}")
-    return {"step": step.name, "exercise": step.exercise, "points": points, **told}
-
-
-def _figures(graded: GradedClass) -> list[Section]:
-    """Bars of the first wrong steps, and of the points."""
-    from vitral.report.bars import count_bars
-    from vitral.report.style import svg_bytes
-
-    drawn: list[Section] = []
-    for keys in graded.groups:
-        steps = [step for step in _steps(keys, graded.graded) if step.sheets]
-        if not any(step.first for step in steps):
-            continue
-        counts = [(step.name, step.first) for step in steps]
-        counts.append((_("no wrong number"), steps[0].sheets - sum(step.first for step in steps)))
-        alt = "; ".join(f"{name}: {count}" for name, count in counts)
-        caption = _("Sheets by their first wrong step.")
-        caption = f"{steps[0].exercise}. {caption}" if len(graded.groups) > 1 else caption
-        drawn.append(Figure(svg_bytes(count_bars(counts, x_label=_("sheets"))).decode(), caption, alt))
-    grades = [sheet.grade for sheet in graded.graded if sheet.grade]
-    if len(grades) > 1:
-        bins = Counter(min(BINS - 1, int(BINS * grade.points / grade.most)) if grade.most else 0 for grade in grades)
-        counts = [(f"{place * 100 // BINS}–{(place + 1) * 100 // BINS} %", bins[place]) for place in range(BINS)]
-        alt = "; ".join(f"{name}: {count}" for name, count in counts if count)
-        caption = _("Sheets by their share of the points.")
-        drawn.append(Figure(svg_bytes(count_bars(counts, x_label=_("sheets"))).decode(), caption, alt))
-    return drawn
-
-
 def _slip_table(graded: GradedClass) -> list[Section]:
     """The guessed slips of the first wrong steps, most frequent first."""
     several = len(graded.groups) > 1
     lines = [
-        (slip, f"{step.name} ({step.exercise})" if several else step.name, count)
+        (slip, f"{step.step} ({step.exercise})" if several else step.step, count)
         for step in graded.steps()
         for slip, count in step.slips
     ]

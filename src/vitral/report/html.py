@@ -9,12 +9,11 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
-from itertools import count
-from typing import Any, NamedTuple
+from itertools import chain, count
+from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -23,8 +22,8 @@ from vitral.core import language as languages
 from vitral.core.language import _
 from vitral.core.text import visible
 from vitral.report.sections import (
-    Beside,
     CellTable,
+    Columns,
     Details,
     Heading,
     LiveTables,
@@ -37,13 +36,6 @@ INK, MUTED, GRID, PAPER = "#1b1f24", "#59636e", "#d8dde3", "#ffffff"
 _THEMED = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)", PAPER: "var(--paper)"}
 _SVG_STYLE = re.compile(r"<defs>\s*<style.*?</style>\s*</defs>", re.DOTALL)
 _SVG_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
-
-
-class Anchor(NamedTuple):
-    """An entry of the table of contents."""
-
-    name: str
-    text: str
 
 
 def page(
@@ -65,95 +57,73 @@ def page(
         language: "en" or "pt"; the current one if None.
         contents: name of the table of contents, in that language; the usual one if None.
     """
-    anchors: list[Anchor] = []
-    body, script = rendered(sections, anchors)
-    entries = [anchor for anchor in anchors if anchor.text]
-    shell = templates().get_template("page.html")
     words = {"title": title, "lead": lead, "footer": footer}
     words |= {"contents": contents or _("Contents"), "language": language_code(language)}
-    fragments = Markup(json.dumps(FRAGMENTS, ensure_ascii=False).replace("<", "\\u003c")) if script else ""
-    return shell.render(**words, body=body, entries=entries, script=script, fragments=fragments)
+    return templates().get_template("page.html").render(**words, **rendered(sections))
 
 
-def rendered(sections: Sequence[Section], anchors: list[Anchor] | None = None) -> tuple[Markup, "PageScript | None"]:
-    """Sections as HTML, with the script that they need.
+def rendered(sections: Sequence[Section]) -> dict[str, Any]:
+    """What a template shows of sections.
 
-    Args:
-        sections: in reading order.
-        anchors: receives the headings.
+    Returns:
+        Their HTML, "body"; the anchors and texts of a table of contents, "entries"; the "script" that they need, and
+        its "hash" for the content security policy.
     """
-    render = _renderer([] if anchors is None else anchors)
-    body = Markup("\n").join(render(section) for section in sections)
-    scripts = [name for name, needs in SCRIPTS.items() if _has(sections, needs)]
-    return body, _script(scripts) if scripts else None
-
-
-class PageScript(NamedTuple):
-    """The script of a page, and its hash for the content security policy."""
-
-    source: Markup
-    hash: str
+    anchors: dict[str, str] = {}
+    body = Markup("\n").join(map(_renderer(anchors), sections))
+    folder = resources.files("vitral.report") / "templates"
+    script = "".join((folder / name).read_text("utf-8") for name, needs in SCRIPTS.items() if _has(sections, needs))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    entries = [(name, text) for name, text in anchors.items() if text]
+    return {"body": body, "entries": entries, "script": Markup(script), "hash": f"sha256-{digest}"}
 
 
 SCRIPTS: dict[str, Callable[[Section], bool]] = {
-    "cells.js": lambda section: isinstance(section, CellTable | Beside),
+    "cells.js": lambda section: isinstance(section, CellTable),
     "sort.js": lambda section: isinstance(section, Table) and section.is_sortable,
     "live.js": lambda section: isinstance(section, LiveTables),
 }
 """The scripts, and the sections that need them."""
 
 
-def _script(names: Sequence[str]) -> PageScript:
-    folder = resources.files("vitral.report") / "templates"
-    source = "".join((folder / name).read_text(encoding="utf-8") for name in names)
-    digest = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
-    return PageScript(Markup(source), f"sha256-{digest}")
-
-
 def _has(sections: Sequence[Section], needs: Callable[[Section], bool]) -> bool:
-    return any(needs(one) or (isinstance(one, Details) and _has(one.sections, needs)) for one in sections)
+    return any(needs(one) or (isinstance(one, Columns | Details) and _has(one.sections, needs)) for one in sections)
 
 
-class _Workings(NamedTuple):
+def _workings(table: CellTable) -> dict[str, Any]:
     """The arithmetic of a table's cells.
 
-    `stored` is JSON for the script: the arithmetic of every cell by "row,column", that with all terms, the whole table.
+    Returns:
+        That of the cell chosen at first, "first", and of further ones, "also"; the indices of the shown "rows" and
+        "columns"; and what the script needs, "stored": the arithmetic of every cell by "row,column", that with all
+        terms, the whole table.
     """
-
-    first: Markup
-    also: list[Markup]
-    rows: list[int | None]
-    columns: list[int | None]
-    stored: Markup
-
-
-def _workings(table: CellTable) -> _Workings:
     rows = list(table.rows_at) or list(range(len(table.rows)))
     columns = list(table.columns_at) or list(range(len(table.columns) - 1))
-    whole = table.whole
     known = {
         f"{row},{column}": working
         for row, line in zip(rows, table.workings, strict=True)
         for column, working in zip(columns, line, strict=True)
         if working is not None
     }
-    told = {place: packed(working.mathml) for place, working in known.items()}
-    terms = {place: packed(working.whole) for place, working in known.items() if working.whole}
-    stored: dict[str, Any] = {"told": told, "terms": terms}
-    if table.words is not None:
-        stored["words"] = {name: visible(words) for name, words in asdict(table.words).items()}
-    if whole is not None:
-        stored |= {"columns": list(map(visible, whole.columns)), "ask": visible(whole.ask), "first": whole.first}
-        stored["heat"] = bool(table.heat)
-        stored["rows"] = [list(map(visible, line)) for line in whole.rows]
-    chosen, *also = ((table.workings[row][column]) for row, column in (table.chosen, *table.also))
-    return _Workings(
-        Markup() if chosen is None else Markup(chosen.mathml),
-        [Markup(working.mathml) for working in also if working is not None],
-        rows,
-        columns,
-        _stored(stored),
-    )
+    stored = {
+        "told": {place: working.mathml for place, working in known.items()},
+        "terms": {place: working.whole for place, working in known.items() if working.whole},
+        "heat": bool(table.heat),
+        **_readable({"words": table.words, **(table.whole or {})}),
+    }
+    chosen = [table.workings[row][column] for row, column in (table.chosen, *table.also)]
+    first, *also = [None if working is None else Markup(working.mathml) for working in chosen]
+    return {"first": first, "also": filter(None, also), "rows": rows, "columns": columns, "stored": _stored(stored)}
+
+
+def _readable(data: Any) -> Any:
+    """Plain data with its hidden characters written out."""
+    if isinstance(data, Mapping):
+        return {key: _readable(value) for key, value in data.items()}
+    if isinstance(data, tuple):
+        return list(map(_readable, data))
+    return visible(data) if isinstance(data, str) else data
 
 
 def _stored(data: Any) -> Markup:
@@ -161,28 +131,7 @@ def _stored(data: Any) -> Markup:
     return Markup(json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"))
 
 
-FRAGMENTS = (
-    *("<mrow><mo>−</mo><mn>", "</mn></mrow>", "</mn><mo>·</mo><mn>", "</mn><mo>+</mo><mn>", "</mn><mo>−</mo><mn>"),
-    *("<mo>=</mo>", "<mo>·</mo>", "<mn>", "</mn>", "<mo>", "</mo>", "<mi>", "</mi>", "<mrow>", "</mrow>"),
-    *("<mtext>", "</mtext>", "<msub>", "</msub>", "<msup>", "</msup>", "<mfrac>", "</mfrac>"),
-    *("<math>", "</math>", "<br>"),
-)
-"""Pieces of MathML; a stored formula has the letters A to Z in their place, the first of them A."""
-
-
-def packed(mathml: str) -> str:
-    """A formula in few bytes for the script, which unpacks it: a capital letter is a fragment, or itself after a grave.
-
-    >>> packed("<math><mi>W</mi></math>")
-    'XL`WMY'
-    """
-    mathml = re.sub("[A-Z`]", r"`\g<0>", mathml)
-    for place, fragment in enumerate(FRAGMENTS):
-        mathml = mathml.replace(fragment, chr(ord("A") + place))
-    return mathml
-
-
-def _renderer(anchors: list[Anchor]) -> Callable[[Section], Markup]:
+def _renderer(anchors: dict[str, str]) -> Callable[[Section], Markup]:
     """A function that turns a section into HTML by the macro named after its class, noting headings in `anchors`."""
     figures = count(1)
 
@@ -201,17 +150,13 @@ def _renderer(anchors: list[Anchor]) -> Callable[[Section], Markup]:
     return render
 
 
-def _note(anchors: list[Anchor], heading: Heading) -> str:
-    # A unique anchor; only headings of level 2 are in the table of contents.
+def _note(anchors: dict[str, str], heading: Heading) -> str:
+    """A unique anchor; only headings of level 2 are in the table of contents."""
     plain = unicodedata.normalize("NFKD", heading.text).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9]+", "-", plain).strip("-") or "section"
-    taken = {anchor.name for anchor in anchors}
-    name = slug
-    for number in count(2):
-        if name not in taken:
-            break
-        name = f"{slug}-{number}"
-    anchors.append(Anchor(name, heading.text if heading.level == 2 else ""))
+    names = chain([slug], (f"{slug}-{number}" for number in count(2)))
+    name = next(name for name in names if name not in anchors)
+    anchors[name] = heading.text if heading.level == 2 else ""
     return name
 
 

@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 from vitral.core.language import N_, _, ngettext, number
 from vitral.core.text import NONE, capital, visible
 from vitral.inspection import KINDS, NAMED_FROM
-from vitral.report.folder import Unwritten
+from vitral.report.folder import ReportFolder
 from vitral.report.html import page
 from vitral.report.sections import CellTable, Details, Formula, Heading, Listing, Paragraph, Section
 from vitral.report.tables import Table, decimals
@@ -16,8 +16,6 @@ from vitral.report.tables import Table, decimals
 Found = dict[str, Any]
 """What `vitral.inspection.inspect_text` returns, with `run` and `step`."""
 RIGHT = "✓"
-MOST_GRID_ROWS = 64
-"""More heads are not drawn as one grid."""
 WAYS = (N_("zero"), N_("mean"))
 """What the output of a part is replaced by."""
 SUBLAYERS = {"attention": N_("attention"), "recurrence": N_("recurrence"), "feed_forward": N_("feed-forward")}
@@ -32,6 +30,12 @@ HEADS = N_(
     "that is less than {share:.2f} more. Shares are means over the queries that see enough keys."
 )
 MAPS = N_("A row is a query and sums to 1; a column is a key. Cells without weight are blank.")
+RELEVANCE = N_(
+    "Each earlier token is replaced by others of the text, and the predictions before and after are compared "
+    "(Kullback-Leibler divergence). A reading that ranks the tokens as this effect does has the rank correlation 1. "
+    "Near tokens matter more and have more weight, so the second column is what a reading says beyond the distance. In "
+    "parentheses: the 95% interval over windows."
+)
 LENS = N_(
     "The stream after the embedding and after every sublayer, read as if it were the last: final norm, then head. "
     "Each cell has the most probable token, shaded by its probability; a tick marks the true one. Choose a cell for "
@@ -47,7 +51,7 @@ def inspection_page(found: Found) -> str:
     sections: list[Section] = [Listing(tuple(map(_, found["notes"])))] if found["notes"] else []
     changed = edits_table(found)
     sections += [Heading(_("What the edits change")), changed] if changed is not None else []
-    sections += [*_worth(found), *_attention(found), *_lens(found), *_norms(found)]
+    sections += [*_worth(found), *_attention(found), *_relevance(found), *_lens(found), *_norms(found)]
     title = _("Inside {run}", run=found["run"].rstrip("/").rpartition("/")[2])
     return page(title, sections, lead=summary(found), footer=_("Made by Vitral."))
 
@@ -81,7 +85,7 @@ def summary(found: Found) -> str:
 
 def tables(found: Found) -> list[Table]:
     """The tables of a terminal and of a notebook; that of a new measure stands before the norms, which are the last."""
-    every = (edits_table(found), sublayer_table(found), head_table(found), norm_table(found))
+    every = (edits_table(found), sublayer_table(found), head_table(found), relevance_table(found), norm_table(found))
     return [one for one in every if one is not None]
 
 
@@ -134,6 +138,29 @@ def head_table(found: Found) -> Table | None:
     columns = (_("block.head"), _("kind"), _("weight on it"), _("if uniform"), _("distance"), *map(_, WAYS))
     caption = _("Heads: kind of key attended to, and loss increase without the head (nats per token)")
     return Table(caption, columns, rows, prose=(1,)) if rows else None
+
+
+def relevance_table(found: Found) -> Table | None:
+    """How well each reading ranks the earlier tokens by their effect; None where it was not measured."""
+    told = found["relevance"]
+    if told is None:
+        return None
+    readings = {_("1 / distance"): told["distance"], _("gradient × input"): told["gradient"]}
+    for block, layer in enumerate(told["layers"]):
+        readings[_("weight, block {block}", block=block)] = layer["weight"]
+        readings[_("rollout to block {block}", block=block)] = layer["rollout"]
+    if (head := told["best_head"]) is not None:
+        readings[_("weight, head {place}", place=f"{head['layer']}.{head['head']}")] = head
+    rows = [
+        (name, *(_interval(one[key]) for key in ("correlation", "given_distance"))) for name, one in readings.items()
+    ]
+    columns = (_("reading"), _("correlation"), _("given the distance"))
+    return Table(_("Rank correlation with the effect of replacing an earlier token"), columns, rows)
+
+
+def _interval(found: dict[str, float | None]) -> str:
+    mean, low, high = (_fixed(found[key], 2) for key in ("mean", "low", "high"))
+    return mean if found["low"] is None else _("{mean} ({low} to {high})", mean=mean, low=low, high=high)
 
 
 def norm_table(found: Found) -> Table:
@@ -208,44 +235,38 @@ def _worth(found: Found) -> Iterator[Section]:
     if heads is not None:
         kinds = tuple(f"{_(kind)}: {_(meaning)}" for kind, meaning in KINDS.items())
         yield from (Heading(_("Heads")), Paragraph(_(HEADS, share=NAMED_FROM)))
-        yield from (Details(_("The kinds of keys"), (Listing(kinds),)), heads)
-        yield from _shares(found)
+        yield from (Details(_("The kinds of keys"), (Listing(kinds),)), heads, _shares(found))
 
 
-def _shares(found: Found) -> Iterator[Section]:
-    """The share of each kind in each head, shaded."""
-    from vitral.report.maps import value_grid  # matplotlib is slow to import, and the tables need none
-
+def _shares(found: Found) -> Table:
+    """The share of each kind in each head."""
     uniform = found["kinds"]["uniform"]
     rows = {_("uniform"): uniform}
     for layer, heads in enumerate(found["kinds"]["layers"]):
-        rows |= {_("head {place}", place=f"{layer}.{head}"): seen["share"] for head, seen in enumerate(heads)}
-    if len(rows) > MOST_GRID_ROWS:
-        return
-    shares = [[share[kind] for kind in uniform] for share in rows.values()]
-    drawn = value_grid(shares, list(rows), [_(kind) for kind in uniform], _("weight"))
+        rows |= {f"{layer}.{head}": seen["share"] for head, seen in enumerate(heads)}
     caption = _(
         "Share of the weight on each kind of key; the first row is a head with equal weights on all visible keys."
     )
-    yield Unwritten().figure(drawn, "", caption, _("The numbers of this grid are in the JSON, under kinds."))
+    shares = [(name, *(_fixed(share[kind], 2) for kind in uniform)) for name, share in rows.items()]
+    return Table(caption, (_("block.head"), *map(_, uniform)), shares)
 
 
 def _attention(found: Found) -> Iterator[Section]:
     from vitral.report.maps import attention_maps
 
     labels = [token["label"] for token in found["tokens"]]
-    shown = [layer for layer in found["attention"] if not _has_gap(layer["heads"])]
-    if shown:
+    if found["attention"]:
         yield from (Heading(_("Attention maps")), Paragraph(_(MAPS)))
-    for layer in shown:
+    for layer in found["attention"]:
         block, heads = layer["layer"], layer["heads"]
         drawn = attention_maps(heads, labels, title=_("Block {block}", block=block))
         alt = _("Attention weights of the {heads} heads of block {block}, as heat maps.", heads=len(heads), block=block)
-        yield Unwritten().figure(drawn, "", _("Attention weights of block {block}.", block=block), alt)
+        yield ReportFolder().figure(drawn, "", _("Attention weights of block {block}.", block=block), alt)
 
 
-def _has_gap(values: Any) -> bool:
-    return any(map(_has_gap, values)) if isinstance(values, list) else values is None
+def _relevance(found: Found) -> Iterator[Section]:
+    if (table := relevance_table(found)) is not None:
+        yield from (Heading(_("Is a weight relevance?")), Paragraph(_(RELEVANCE)), table)
 
 
 def _lens(found: Found) -> Iterator[Section]:

@@ -4,10 +4,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -25,23 +22,15 @@ DOTS_BELOW = 0.3
 """Rows between an interval and the dots of its seeds."""
 
 
-class Sign(NamedTuple):
-    """The colour and marker of a verdict; every verdict has a marker of its own, for readers who see no colour."""
-
-    colour: str
-    marker: str
-    face: str
-
-
 SIGNS = {
-    "": Sign(COLOURS[0], "o", COLOURS[0]),
-    "better": Sign(COLOURS[2], "v", COLOURS[2]),
-    "worse": Sign(COLOURS[1], "^", COLOURS[1]),
-    "equivalent": Sign(COLOURS[0], "s", COLOURS[0]),
-    "undecided": Sign(MUTED, "o", PAPER),
-    "fails": Sign(INK, "X", INK),
+    "": (COLOURS[0], "o", COLOURS[0]),
+    "better": (COLOURS[2], "v", COLOURS[2]),
+    "worse": (COLOURS[1], "^", COLOURS[1]),
+    "equivalent": (COLOURS[0], "s", COLOURS[0]),
+    "undecided": (MUTED, "o", PAPER),
+    "fails": (INK, "X", INK),
 }
-"""By verdict."""
+"""By verdict its colour, its marker, one of its own for readers who see no colour, and the colour inside."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +89,6 @@ def interval_plot(
     margin: float = 0.0,
     digits: int = 1,
     unit: str = "",
-    second: tuple[str, float] | None = None,
 ) -> Figure:
     """Draw a row for each estimate, under the name of what it is compared with.
 
@@ -115,7 +103,6 @@ def interval_plot(
         margin: of equivalence: a grey band on both sides of zero; 0 for none.
         digits: after the point, of the numbers at the right.
         unit: after each of these numbers, such as "%".
-        second: label of an axis above the plot, and what a value is multiplied by to be in its unit; None for none.
 
     Raises:
         UsageError: there is no row.
@@ -127,7 +114,7 @@ def interval_plot(
     for group in groups:
         lines += [group] * bool(group)
         lines += [row for row in rows if row.group == group]
-    figure, (axes,) = sheet(AROUND + ROW * len(lines) + 0.5 * (second is not None), title)
+    figure, (axes,) = sheet(AROUND + ROW * len(lines), title)
     limits = _limits(rows, margin) if are_differences else None
     if limits is not None:
         axes.set_xlim(*limits)
@@ -151,11 +138,6 @@ def interval_plot(
         else:
             told = row.beside(axes.get_xlim(), digits, unit, are_differences=are_differences)
             axes.text(1.03, place, drawable("  ".join(filter(None, (told, row.told)))), **beside)
-    if second is not None:
-        label, factor = second
-        to, back = (partial(np.multiply, share) for share in (factor, 1 / factor))
-        above = axes.secondary_xaxis("top", functions=(to, back))
-        above.set_xlabel(drawable(label), fontsize=SMALL)
     return figure
 
 
@@ -189,9 +171,8 @@ def _draw(axes: Axes, row: Row, place: float, limits: tuple[float, float]) -> No
         axes.plot([row.estimate], [place], marker=marker, **look)
         return
     # An arrow at the edge beyond which the value lies.
-    side, edge = (-1, 0.0) if row.estimate is not None and row.estimate < 0 else (1, 1.0)
-    share, tail = axes.get_yaxis_transform(), (edge - side * 0.07, place)
-    point = {"arrowstyle": "-|>", "color": colour, "linewidth": 2.0, "shrinkA": 0, "shrinkB": 0}
-    axes.annotate("", (edge, place), tail, xycoords=share, textcoords=share, arrowprops=point)
+    side, edge = ("<", 0.0) if row.estimate is not None and row.estimate < 0 else (">", 1.0)
+    share = axes.get_yaxis_transform()
+    axes.plot([edge], [place], marker=side, markersize=9, color=colour, transform=share, clip_on=False, zorder=4)
     if row.word == "fails":
-        axes.plot([tail[0]], [place], marker=marker, markersize=8, color=colour, transform=share, zorder=4)
+        axes.plot([edge - 0.04], [place], marker=marker, markersize=8, color=colour, transform=share, zorder=4)

@@ -4,7 +4,8 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate
+from statistics import fmean
 from typing import Any, Literal
 
 from matplotlib.axes import Axes
@@ -91,8 +92,25 @@ class Axis:
         return value is not None and math.isfinite(value) and (value > 0 or not self.log)
 
 
+def loss_plot(lines: Sequence[Line], *, x_label: str = "", y_label: str = "", **how: Any) -> Figure:
+    """Draw losses, against optimizer steps and in nats per token if nothing else is said: a `line_plot`.
+
+    Each line is named with its last value; early values far above all later ones are above the frame, and a note there
+    gives the first.
+    """
+    x, y = Axis(x_label or _("optimizer step")), Axis(y_label or _("loss (nats per token)"))
+    return line_plot(lines, x, y, are_losses=True, **how)
+
+
+@styled
 def line_plot(
-    lines: Sequence[Line], x: Axis, y: Axis, *, references: Sequence[Reference] = (), title: str = ""
+    lines: Sequence[Line],
+    x: Axis,
+    y: Axis,
+    *,
+    references: Sequence[Reference] = (),
+    title: str = "",
+    are_losses: bool = False,
 ) -> Figure:
     """Draw lines, each named at its right end.
 
@@ -102,49 +120,11 @@ def line_plot(
         y: the vertical axis.
         references: thin dotted lines across.
         title: above the plot; empty for none.
+        are_losses: whether they are framed and named as losses (`loss_plot`).
 
     Raises:
         UsageError: no line has a point that the axes can show.
     """
-    return _plot(lines, x, y, references, title)
-
-
-def loss_plot(
-    lines: Sequence[Line],
-    *,
-    references: Sequence[Reference] = (),
-    title: str = "",
-    x_label: str | None = None,
-    y_label: str | None = None,
-) -> Figure:
-    """Draw losses against steps, each line named at its end with its last value, and reference values.
-
-    Early values far above all later ones are above the frame; a note there gives the first.
-
-    Args:
-        lines: at most `MOST_LINES` can be distinguished.
-        references: for example the n-gram baselines.
-        title: above the plot; empty for none.
-        x_label: the unit of x; "optimizer step" if None.
-        y_label: the quantity and its unit; "loss (nats per token)" if None.
-
-    Raises:
-        UsageError: no line has a finite value.
-    """
-    x, y = Axis(x_label or _("optimizer step")), Axis(y_label or _("loss (nats per token)"))
-    return _plot(lines, x, y, references, title, are_losses=True)
-
-
-@styled
-def _plot(
-    lines: Sequence[Line],
-    x: Axis,
-    y: Axis,
-    references: Sequence[Reference],
-    title: str,
-    *,
-    are_losses: bool = False,
-) -> Figure:
     figure, (axes,) = sheet(HEIGHT, title)
     shown, names, drawn = [_fitting(line, x, y) for line in lines], [], 0
     if not any(line.x for line in shown):
@@ -269,7 +249,7 @@ def spread(wanted: Sequence[float], sizes: Sequence[float], low: float, high: fl
     """Centres of labels, as near to `wanted` as possible without overlaps.
 
     The sum of squared moves is minimal among all placements in the same order: with the sizes subtracted, this is
-    isotonic regression, solved by pooling adjacent violators (Barlow et al. 1972). Labels stay between `low` and
+    isotonic regression, by its minimax formula (Barlow et al. 1972). Labels stay between `low` and
     `high` if they fit there together; if they do not, they exceed `high`.
 
     Args:
@@ -281,23 +261,13 @@ def spread(wanted: Sequence[float], sizes: Sequence[float], low: float, high: fl
     >>> spread([1.0, 1.0, 9.0], [2.0, 2.0, 2.0], 0.0, 10.0)
     [1.0, 3.0, 9.0]
     """
-    if not wanted:
-        return []
-    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
-    offsets = [0.0]
-    for before, after in pairwise(order):
-        offsets.append(offsets[-1] + (sizes[before] + sizes[after]) / 2)
-    begin = low + sizes[order[0]] / 2
-    end = high - sizes[order[-1]] / 2 - offsets[-1]
-    pools: list[tuple[float, int]] = []
-    for index, offset in zip(order, offsets, strict=True):
-        pools.append((wanted[index] - offset, 1))
-        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
-            (mean, count), (next_mean, next_count) = pools[-2:]
-            both = count + next_count
-            pools[-2:] = [((mean * count + next_mean * next_count) / both, both)]
-    pooled = [mean for mean, count in pools for _place in range(count)]
-    centres = [0.0] * len(wanted)
-    for index, offset, place in zip(order, offsets, pooled, strict=True):
-        centres[index] = max(begin, min(end, place)) + offset
+    count = len(wanted)
+    order = sorted(range(count), key=lambda index: wanted[index])
+    ends = [0.0, *accumulate(sizes[index] for index in order)]
+    offsets = [end + sizes[index] / 2 for end, index in zip(ends, order, strict=False)]
+    free = [wanted[index] - offset for index, offset in zip(order, offsets, strict=True)]
+    centres = [0.0] * count
+    for place, index in enumerate(order):
+        pooled = max(min(fmean(free[begin:end]) for end in range(place + 1, count + 1)) for begin in range(place + 1))
+        centres[index] = max(low, min(high - ends[-1], pooled)) + offsets[place]
     return centres

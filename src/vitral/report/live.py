@@ -18,16 +18,14 @@ from vitral.explanation.formulas import mathml, text
 from vitral.explanation.narration import Choice
 from vitral.explanation.phrasebook import Phrases, catalogue, phrases
 from vitral.explanation.rows.choices import Beam, Greedy
-from vitral.explanation.sheet import Sheet
-from vitral.explanation.sheet_graph import given_names, sheet_graph
+from vitral.explanation.sheet import Sheet, sheet_graph
 from vitral.explanation.steps import Panel, Step
-from vitral.explanation.truncation import truncate
 from vitral.explanation.walks import walk_example
-from vitral.explanation.walkthrough import Walkthrough
+from vitral.explanation.walkthrough import Walkthrough, truncate
 from vitral.report.html import page
 from vitral.report.sections import (
-    Beside,
     CellTable,
+    Columns,
     Formula,
     Heading,
     LiveTables,
@@ -36,24 +34,6 @@ from vitral.report.sections import (
 )
 from vitral.report.walkthrough import to_page
 
-SPOTS = ("quantity", "head", "row", "column", "names", "decimals")
-PLACES = (
-    "edited",
-    "changed",
-    "all",
-    "typed",
-    "kept",
-    "name",
-    "cell",
-    "answered",
-    "right",
-    "follows",
-    "open",
-    "wrong",
-    *SPOTS,
-)
-OPEN = {place: f"{{{place}}}" for place in PLACES}
-"""The places of phrases that the script fills."""
 CHOICES = (Greedy, Beam)
 """Quantities whose numbers are indices of words."""
 
@@ -99,7 +79,7 @@ def live_tables(walkthrough: Walkthrough, digits: int) -> list[Section]:
         return []
     sheet, say = walkthrough.sheet, phrases(walkthrough.language)
     graph, stale = sheet_graph(sheet)
-    editable = [name for name in given_names(sheet) if name in graph["inputs"]]
+    editable = [name for name in sheet.given_names if name in graph["inputs"]]
     if not editable or not graph["outputs"]:
         return []
     words = _words("live", say)
@@ -111,27 +91,21 @@ def live_tables(walkthrough: Walkthrough, digits: int) -> list[Section]:
 
 def _words(table: str, say: Phrases) -> dict[str, str]:
     """The phrases of a table of the catalogue, whose places the script fills."""
-    names = (key.partition(".")[2] for key in catalogue() if key.startswith(f"{table}."))
-    return {name: say(f"{table}.{name}", **OPEN) for name in names}
+    return {key.partition(".")[2]: say.told(said) for key, said in catalogue().items() if key.startswith(f"{table}.")}
 
 
 def _data(sheet: Sheet, graph: Plain, digits: int, say: Phrases) -> dict[str, Any]:
-    choices = [quantity.name for quantity in sheet.quantities if _chooses(sheet, quantity.name)]
+    rows = [(quantity.name, quantity.row) for quantity in sheet.quantities]
     return {
         "graph": graph,
         "given": {name: _plain(sheet.values[name]) for name in graph["inputs"]},
-        "choices": choices,
-        "unexplained": [each.name for each in sheet.quantities if isinstance(each.row, CHOICES)],
+        "choices": [name for name, row in rows if row is not None and row.chooses],
+        "unexplained": [name for name, row in rows if isinstance(row, CHOICES)],
         "vocabulary": list(sheet.vocabulary),
         "digits": digits,
         "comma": say.has_comma,
         "first": sheet.namer.first,
     }
-
-
-def _chooses(sheet: Sheet, name: str) -> bool:
-    row = sheet[name].row
-    return row is not None and row.chooses
 
 
 def _plain(value: Tensor) -> list[float | str]:
@@ -154,16 +128,12 @@ def _exercise(example: Example, blanks: frozenset[str], digits: int, say: Phrase
     sections: list[Section] = [Paragraph(example.note)] if example.note else []
     sections += [Paragraph(say("practice.how", decimals=example.decimals))]
     sections += [LiveTables(data, say("practice.title"), say("practice.clear"), saved)]
-    for number, step in enumerate(_open_steps(example, order, say), start=1):
+    steps = walk_example(example, None, say.language).steps
+    open_steps = [step for step in steps if step.name == "given" or step.name in order]
+    for number, step in enumerate(open_steps, start=1):
         sections += [Heading(f"{number}. {step.title}", 2), *_blank_step(step, order, digits, say)]
     words = {"lead": say("practice.intro"), "footer": say("page.footer"), "contents": say("page.contents")}
     return page(example.title, sections, language=say.language, **words)
-
-
-def _open_steps(example: Example, blanks: Collection[str], say: Phrases) -> list[Step]:
-    """What is given, and the steps to fill in."""
-    steps = walk_example(example, None, say.language).steps
-    return [step for step in steps if step.name == "given" or step.name in blanks]
 
 
 def _blank_step(step: Step, blanks: Collection[str], digits: int, say: Phrases) -> list[Section]:
@@ -172,7 +142,7 @@ def _blank_step(step: Step, blanks: Collection[str], digits: int, say: Phrases) 
     written = text(step.formula, digits, say)
     formula = [Formula(mathml(step.formula, digits, say), written)] if written else []
     tables = [_blank_table(step, panel, digits, say, is_blank=step.name in blanks) for panel in step.panels]
-    return [*formula, Beside(tuple(tables)) if len(tables) > 1 else tables[0]]
+    return [*formula, Columns(tuple(tables)) if len(tables) > 1 else tables[0]]
 
 
 def _blank_table(step: Step, panel: Panel, digits: int, say: Phrases, *, is_blank: bool) -> CellTable:

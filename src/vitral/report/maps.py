@@ -1,7 +1,6 @@
-"""Grids of numbers as shaded cells on one scale: the attention weights of the heads of a layer, or one named grid."""
+"""Grids of numbers as shaded cells on one scale: the attention weights of the heads of a layer."""
 
 import math
-import textwrap
 from collections.abc import Sequence
 
 import matplotlib.cm
@@ -23,7 +22,7 @@ ON_DARK, ON_LIGHT = "#fdfdfd", "#15181c"
 """Colours of the numbers in cells. A page does not replace them by its own, because cells keep their colours too."""
 MOST_LABEL = 12
 """Characters of a label; where too many do not fit, only every second, third … is written."""
-MOST_PATHS, CELL_PIXELS, BAR_STEPS = 32, 16, 64
+MOST_PATHS, BAR_STEPS = 32, 64
 WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#eaf1f7", "#9cc4e0", "#0072b2", "#00243a"])
 
 
@@ -49,64 +48,36 @@ def attention_maps(weights: ArrayLike, queries: Sequence[str], keys: Sequence[st
         axes.remove()
     for head, (axes, matrix) in enumerate(zip(plots, values, strict=False)):
         size, most = SMALL if columns < 3 else 7.0, max(matrix.shape)
-        _shade(axes, np.ma.masked_equal(matrix, 0.0), 1.0, size - most / 2 + 1 if most <= NUMBERS_UP_TO else None)
+        _shade(
+            axes, np.ma.masked_equal(np.nan_to_num(matrix), 0.0), size - most / 2 + 1 if most <= NUMBERS_UP_TO else None
+        )
         axes.set_title(_("head {head}", head=head))
         every = math.ceil(1.15 * size * most / (72 * (side - 0.8)))
         for axis, labels in ((axes.yaxis, queries), (axes.xaxis, keys)):
             axis.set_ticks(range(0, len(labels), every), [_short(label) for label in labels[::every]], fontsize=size)
         axes.tick_params(axis="x", rotation=90 if max(len(_short(label)) for label in keys) > 2 else 0)
         axes.set(xlabel=_("key"), ylabel=_("query"), box_aspect=matrix.shape[0] / matrix.shape[1])
-    _bar(figure, plots[: len(values)], 1.0, _("attention weight"))
+    _bar(figure, plots[: len(values)])
     return figure
 
 
-@styled
-def value_grid(
-    values: Sequence[Sequence[float | None]], rows: Sequence[str], columns: Sequence[str], unit: str, *, title: str = ""
-) -> Figure:
-    """Draw a grid with its numbers, whose shading goes from 0 to the largest value, rounded up to a tenth.
-
-    Args:
-        values: a row for each of `rows`, not negative; None for an empty cell.
-        rows: names at the left.
-        columns: names below.
-        unit: label of the colour bar.
-        title: above everything; empty for none.
-    """
-    numbers = np.array([[np.nan if value is None else value for value in row] for row in values], dtype=float)
-    shown = np.ma.masked_invalid(numbers)
-    top = math.ceil(10 * (float(shown.max()) if shown.count() else 1.0) - 1e-9) / 10 or 1.0
-    figure, (axes,) = sheet(0.9 + 0.36 * len(rows), title)
-    _shade(axes, shown, top, SMALL)
-    axes.set_xticks(
-        range(len(columns)), [textwrap.fill(drawable(name), MOST_LABEL) for name in columns], fontsize=SMALL
-    )
-    axes.set_yticks(range(len(rows)), map(drawable, rows), fontsize=SMALL)
-    _bar(figure, [axes], top, unit)
-    return figure
-
-
-def _shade(axes: Axes, values: np.ma.MaskedArray, top: float, size: float | None) -> None:
+def _shade(axes: Axes, values: np.ma.MaskedArray, size: float | None) -> None:
     """Shade a grid of cells, the first row at the top, and write their numbers in this size.
 
     Cells are vector paths, which no program blurs. A grid of more than `MOST_PATHS` in a direction would make a huge
-    file; it is an image in which each cell has many pixels.
+    file; it is an image.
     """
     rows, columns = values.shape
-    if max(rows, columns) <= MOST_PATHS:
-        edges = np.arange(columns + 1) - 0.5, np.arange(rows + 1) - 0.5
-        # Each cell has a thin edge of its own colour, without which the page shines through between cells.
-        axes.pcolormesh(*edges, values, cmap=WEIGHTS, vmin=0.0, vmax=top, edgecolors="face", linewidth=0.2)
-    else:
-        large = values.repeat(CELL_PIXELS, axis=0).repeat(CELL_PIXELS, axis=1)
-        place = (-0.5, columns - 0.5, rows - 0.5, -0.5)
-        axes.imshow(large, cmap=WEIGHTS, vmin=0.0, vmax=top, interpolation="none", aspect="auto", extent=place)
+    edges, is_large = (np.arange(columns + 1) - 0.5, np.arange(rows + 1) - 0.5), max(rows, columns) > MOST_PATHS
+    # Each cell has a thin edge of its own colour, without which the page shines through between cells.
+    how = {"rasterized": is_large} if is_large else {"edgecolors": "face", "linewidth": 0.2}
+    axes.pcolormesh(*edges, values, cmap=WEIGHTS, vmin=0.0, vmax=1.0, **how)
     axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5))
     axes.grid(visible=False)
     axes.tick_params(length=0)
     axes.spines[:].set(visible=True, color=GRID)
     for (row, column), value in np.ma.ndenumerate(values) if size else ():
-        colour = ON_DARK if value > DARK_CELL * top else ON_LIGHT
+        colour = ON_DARK if value > DARK_CELL else ON_LIGHT
         told = minus(number(value, ".2f"))
         axes.text(column, row, told, ha="center", va="center", fontsize=size, color=colour)
 
@@ -116,10 +87,10 @@ def _short(label: str) -> str:
     return line if len(line) <= MOST_LABEL else f"{line[: MOST_LABEL - 1]}…"
 
 
-def _bar(figure: Figure, plots: Sequence[Axes], top: float, label: str) -> None:
+def _bar(figure: Figure, plots: Sequence[Axes]) -> None:
     """The scale, drawn as vector paths."""
-    colours = matplotlib.cm.ScalarMappable(Normalize(0.0, top), WEIGHTS.resampled(BAR_STEPS))
-    bar = figure.colorbar(colours, ax=list(plots), label=label, shrink=0.8, aspect=16)
+    colours = matplotlib.cm.ScalarMappable(Normalize(0.0, 1.0), WEIGHTS.resampled(BAR_STEPS))
+    bar = figure.colorbar(colours, ax=list(plots), label=_("attention weight"), shrink=0.8, aspect=16)
     assert bar.solids is not None
     bar.solids.set(rasterized=False, edgecolor="face", linewidth=0.4)
     bar.ax.grid(visible=False)

@@ -32,8 +32,8 @@ def _block(section: pieces.Section) -> str:
             return "\n".join(f"> {line}" for line in escape(section.text).splitlines())
         case pieces.Listing():
             return "\n".join(f"- {one_line(item)}" for item in section.items)
-        case pieces.Columns() | pieces.Beside():
-            return "\n\n".join(map(_block, section.items))
+        case pieces.Columns():
+            return "\n\n".join(map(_block, section.sections))
         case pieces.Details():
             inside = "\n\n".join(map(_block, section.sections))
             return f"<details>\n<summary>{escape(section.summary)}</summary>\n\n{inside}\n\n</details>"

@@ -31,11 +31,11 @@ FRAME = (
 
 
 VIEWS = {
-    "CheckReport": "checked_example",
-    "Forecast": "forecast",
-    "Measures": "measures",
+    "CheckReport": "checked_sheet",
+    "Forecast": "model",
+    "Measures": "survey",
     "RunComparison": "side_by_side",
-    "TextMeasures": "measures",
+    "TextMeasures": "survey",
     "Walkthrough": "walkthrough",
 }
 """Results of lower rooms: the module here that registers their page, and their text if they have none of their own."""

@@ -14,10 +14,9 @@ from vitral.explanation.exercises.text import no_preset
 from vitral.explanation.formulas import latex, mathml
 from vitral.explanation.phrasebook import phrases
 from vitral.report.html import language_code, rendered, templates
-from vitral.report.latex import document
 from vitral.report.live import blanks_of, to_live
 from vitral.report.sections import Heading
-from vitral.report.walkthrough import steps_in_latex, to_sections
+from vitral.report.walkthrough import document, steps_in_latex, to_sections
 
 
 def sheet_page(sheet: ExerciseSheet, *, is_key: bool = False, digits: int = 3) -> str:
@@ -29,14 +28,10 @@ def sheet_page(sheet: ExerciseSheet, *, is_key: bool = False, digits: int = 3) -
         digits: after the point, in the steps of the key.
     """
     steps = [Heading(_("Every step with its arithmetic")), *to_sections(sheet.walkthrough, digits=digits)]
-    body, script = rendered(steps if is_key else ())
     paper, say = sheet.paper(filled=is_key), phrases()
     tasks = [(task, [Markup(mathml(one, paper.decimals, say)) for one in task.formulas]) for task in paper.tasks]
-    return (
-        templates()
-        .get_template("paper.html")
-        .render(paper=paper, tasks=tasks, body=body, script=script, language=language_code())
-    )
+    page = templates().get_template("paper.html")
+    return page.render(paper=paper, tasks=tasks, language=language_code(), **rendered(steps if is_key else ()))
 
 
 def practice_page(sheet: ExerciseSheet) -> str | None:

@@ -24,9 +24,9 @@ WIDEST_CELL = 60
 GAP = "  "
 
 
-def plain_text(title: str, sections: Sequence[Section] = (), *, lead: str = "") -> str:
-    """A title, a lead and sections as lines of text, without a line break at the end."""
-    blocks = [_wrapped(title), _wrapped(lead), *(_block(section) for section in sections)]
+def plain_text(title: str, sections: Sequence[Section] = ()) -> str:
+    """A title and sections as lines of text, without a line break at the end."""
+    blocks = [_wrapped(title), *(_block(section) for section in sections)]
     return "\n".join(block for block in blocks if block)
 
 
@@ -45,7 +45,7 @@ def _block(section: Section) -> str:
         case Preformatted():
             return "\n".join(filter(None, (visible(section.caption), visible(section.text).rstrip("\n"))))
         case Columns():
-            return "\n".join(map(_block, section.items))
+            return "\n".join(map(_block, section.sections))
         case Details():
             return "\n".join([visible(section.summary), *map(_block, section.sections)])
         case Formula():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from vitral.core.language import N_, _
-from vitral.core.manifest import check_report
+from vitral.core.seals import check_report
 from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
 from vitral.evaluation.copying import COPIED_WORDS
 from vitral.model import parameter_table
@@ -83,13 +83,23 @@ def sample_sections(run: SealedRun) -> list[Section]:
     titles.setdefault(max(samples), N_("after step {step:,}, the last step"))
     shown = [sample(samples[step], title) for step, title in titles.items() if step in samples]
     earlier = [sample(event) for step, event in sorted(samples.items()) if step not in titles]
-    told = _("These texts were not searched for passages of the training text.")
-    if any(event.get("copied") for event in samples.values()):
-        told = _("Underlined: {words} or more words in a row that stand in the training text.", words=COPIED_WORDS)
-    elif all("copied" in event for event in samples.values()):
-        told = _("No {words} words in a row of these texts stand in the training text.", words=COPIED_WORDS)
     folded = [Details(_("Earlier texts"), tuple(earlier))] if earlier else []
-    return [Heading(_("The text it wrote")), *shown, Paragraph(told), *folded, Heading(_("Losses"))]
+    return [
+        Heading(_("The text it wrote")),
+        *shown,
+        Paragraph(copied_text(list(samples.values()))),
+        *folded,
+        Heading(_("Losses")),
+    ]
+
+
+def copied_text(samples: Sequence[Mapping[str, Any]]) -> str:
+    """Whether passages of the training text stand in these texts."""
+    if any(event.get("copied") for event in samples):
+        return _("Underlined: {words} or more words in a row that stand in the training text.", words=COPIED_WORDS)
+    if all("copied" in event for event in samples):
+        return _("No {words} words in a row of these texts stand in the training text.", words=COPIED_WORDS)
+    return _("These texts were not searched for passages of the training text.")
 
 
 def _best(evaluations: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

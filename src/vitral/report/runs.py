@@ -13,12 +13,12 @@ from vitral.core.shown import Shown
 from vitral.core.tables import Tabular
 from vitral.core.text import NONE, big
 from vitral.evaluation.baselines import baseline_name
-from vitral.report.folder import ReportFolder, Unwritten
+from vitral.report.folder import ReportFolder
 from vitral.report.html import page
 from vitral.report.notebook import page_of
 from vitral.report.plain import plain_text
-from vitral.report.sections import Heading, Listing, Paragraph, Section
-from vitral.report.tables import Column, Table, decimals, whole
+from vitral.report.sections import Heading, Paragraph, Section
+from vitral.report.tables import Column, Table, data_table, decimals, whole
 from vitral.runs.summary import RunSummary, readable_path, runs_below
 
 SCHEMA = 1
@@ -44,18 +44,18 @@ COLUMNS = {
     column.key: column
     for column in (
         Column("name", N_("run")),
-        Column("text", N_("text"), is_prose=True, is_long=True),
+        Column("text", N_("text"), is_prose=True),
         Column("size", N_("size"), is_prose=True, sort="parameters"),
         Column("tokens", N_("tokenizer"), is_prose=True),
         Column("context", N_("context"), whole),
         Column("progress", N_("steps"), sort="step"),
         Column("test_loss", N_("test loss"), decimals(4)),
         Column("bits_per_character", N_("bits/char"), decimals(4)),
-        Column("rank", N_("n-grams beside"), is_prose=True, is_long=True, sort="test_loss"),
+        Column("rank", N_("n-grams beside"), is_prose=True, sort="test_loss"),
         Column("when", N_("when"), _when, is_prose=True),
         Column("tokens_per_second", N_("tokens/s"), decimals(0)),
         Column("minutes", N_("minutes"), decimals(1)),
-        Column("standing", N_("state"), is_prose=True, is_long=True),
+        Column("standing", N_("state"), is_prose=True),
     )
 }
 """Columns of runs for people, by key."""
@@ -67,11 +67,6 @@ KEPT = {"name", "size", "test_loss"}
 def runs_table(caption: str, keys: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
     """Runs for people: these of the `COLUMNS`."""
     return Table(caption, [COLUMNS[key] for key in keys], rows, is_sortable=True)
-
-
-def data_table(caption: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A table of data with a column for every key."""
-    return Table(caption, [Column(key, "") for key in dict.fromkeys(key for row in rows for key in row)], rows)
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,23 +139,10 @@ class RunList(Shown, Tabular):
         return out / PAGE
 
     def page(self, report: ReportFolder) -> str:
-        """A page with a table for each text and tokenizer, best first, and the curves, which are added to `report`."""
-        groups, told = grouped(self.runs), list[Section]()
-        if len(groups) > 1:
-            alike = _(
-                "Losses in nats per token can be compared inside a table, where text and tokenizer are the same. A "
-                "heading sorts its table."
-            )
-            told.append(Paragraph(alike))
-        for place, runs in enumerate(groups, start=1):
-            title = _group_title(runs[0])
-            columns = [key for key in LISTED if key not in ("text", "tokens")]
-            caption = _("{title}: runs, best first", title=title)
-            kept = KEPT if len(runs) > 1 else {*columns} - {"progress", "standing"}
-            table = runs_table(caption, columns, [run_row(run) for run in runs]).varied(kept)
-            told += [Heading(title), table]
-            told += curves_section(report, f"curves-{place}", runs, title)
-        told += [Heading(_("Not looked into")), Listing(tuple(map(_, self.notes)))] if self.notes else []
+        """A page with the table, and the curves of each text and tokenizer, which are added to `report`."""
+        told: list[Section] = [self.varied_table(), *map(Paragraph, self.advice)]
+        for place, runs in enumerate(grouped(self.runs), start=1):
+            told += curves_section(report, f"curves-{place}", runs)
         states = [run.state for run in self.runs]
         lead = ", ".join(f"{_(name)}: {states.count(state)}" for state, name in STATES.items() if state in states)
         return page(self.title, told, lead=lead, footer=_("Made by vitral list runs."))
@@ -172,7 +154,7 @@ class RunList(Shown, Tabular):
 
 @page_of.register
 def _list_page(found: RunList) -> str:
-    return found.page(Unwritten())
+    return found.page(ReportFolder())
 
 
 def list_runs(folder: str | Path = "runs", *, order: Order = "loss", text: str | None = None) -> RunList:
@@ -205,8 +187,10 @@ def grouped(runs: Sequence[RunSummary]) -> list[list[RunSummary]]:
     groups: dict[Any, list[RunSummary]] = {}
     for run in sorted(runs, key=lambda run: (float("inf") if run.test_loss is None else run.test_loss, run.name)):
         groups.setdefault((run.test_tokens, run.objective), []).append(run)
-    order = {key: (group[0].text is None, group[0].text or "", -len(group)) for key, group in groups.items()}
-    return [groups[key] for key in sorted(groups, key=lambda key: (order[key], str(groups[key][0].tokenizer)))]
+    return sorted(
+        groups.values(),
+        key=lambda runs: (runs[0].text is None, runs[0].text or "", -len(runs), str(runs[0].tokenizer)),
+    )
 
 
 def run_row(run: RunSummary) -> dict[str, Any]:
@@ -231,23 +215,30 @@ def run_row(run: RunSummary) -> dict[str, Any]:
     }
 
 
-def _group_title(run: RunSummary) -> str:
-    if run.text is None:
-        return _("Runs that cannot be read")
-    title = f"{run.text} · {run.tokenizer} {run.vocab_size or ''}".strip()
-    return title if run.objective == "next-token" else _("{title}, masked tokens", title=title)
-
-
-def curves_section(report: ReportFolder, name: str, runs: Sequence[RunSummary], alt: str) -> list[Section]:
+def curves_section(report: ReportFolder, name: str, runs: Sequence[RunSummary]) -> list[Section]:
     """The test losses of runs in the same tokens while they were trained, added to `report`; nothing without any."""
     shown = [run for run in runs if len(run.curve) > 1]
     if not shown:
         return []
+    of = shown[0]
+    title = f"{of.text} · {of.tokenizer} {of.vocab_size or ''}".strip()
+    points = {run.name: ([point[0] for point in run.curve], [point[2] for point in run.curve]) for run in shown}
+    return [Heading(title), curves(report, name, points, of, title=_("Test loss while training"))]
+
+
+def curves(
+    report: ReportFolder,
+    name: str,
+    points: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    of: RunSummary | None,
+    **labels: str,
+) -> Section:
+    """The test losses of runs by their names, with the n-gram baselines of one of them, added to `report`."""
     from vitral.report.lines import MOST_LINES, Line, Reference, left_out, loss_plot  # matplotlib is slow to import
 
-    lines = [Line(run.name, [p[0] for p in run.curve], [p[2] for p in run.curve]) for run in shown[:MOST_LINES]]
-    orders = shown[0].baselines or {} if shown[0].objective == "next-token" else {}
+    lines = [Line(run, *pair) for run, pair in points.items()][:MOST_LINES]
+    orders = of.baselines or {} if of and of.objective == "next-token" else {}
     references = [Reference(baseline_name(order), loss) for order, loss in orders.items()]
-    drawn = loss_plot(lines, references=references, title=_("Test loss while training"))
-    caption = _("Test loss against steps, at every evaluation. Gray lines: n-gram baselines.")
-    return [report.figure(drawn, name, caption + left_out([run.name for run in shown]), alt)]
+    drawn = loss_plot(lines, references=references, **labels)
+    caption = _("Test loss at every evaluation while training.") + left_out(list(points))
+    return report.figure(drawn, name, caption, _("Curves of {names}", names=", ".join(points)))

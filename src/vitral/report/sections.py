@@ -89,13 +89,6 @@ class Preformatted:
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Texts side by side; one below the other on a narrow screen."""
-
-    items: tuple[Preformatted, ...]
-
-
-@dataclass(frozen=True)
 class Details:
     """Sections that can be folded; unfolded on paper.
 
@@ -127,40 +120,8 @@ class Formula:
     whole: str = ""
 
 
-@dataclass(frozen=True)
-class CellWords:
-    """The words of a page around its tables of numbers, in the page's language.
-
-    Attributes:
-        open: opens a table that is not shown whole.
-        close: closes it again.
-        all_terms: opens a sum that is not written whole.
-        fewer_terms: closes it again.
-        scroll: the hint beside a table that is wider than the screen.
-    """
-
-    open: str
-    close: str
-    all_terms: str
-    fewer_terms: str
-    scroll: str
-
-
-@dataclass(frozen=True)
-class WholeTable:
-    """All of a table of which a page shows a part until it is opened.
-
-    Attributes:
-        columns: headings, without that of the row names.
-        rows: the name and the numbers of each row.
-        ask: how the arithmetic of another cell is found, with the places {row} and {column}; may be empty.
-        first: the number of the first row and column in `ask`.
-    """
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    ask: str = ""
-    first: int = 0
+CELL_WORDS = ("open", "close", "all_terms", "fewer_terms", "scroll")
+"""What opens a table or a sum that is not shown whole, what closes it, and the hint beside a table that is too wide."""
 
 
 @dataclass(frozen=True)
@@ -182,8 +143,10 @@ class CellTable:
         head: number of the head from 0; None without heads.
         rows_at: for each row its index in the whole table, None for a gap; empty if the table is whole.
         columns_at: the same of columns.
-        whole: the whole table, if it can be opened.
-        words: around it; without them nothing can be opened.
+        whole: the whole table, if it can be opened: its "columns" without that of the row names, "rows" with their
+            names, how the arithmetic of another cell is found, "ask" with the places {row} and {column}, or empty, and
+            the number of the "first" row and column there.
+        words: around it, by name (`CELL_WORDS`), in the page's language; without them nothing can be opened.
     """
 
     caption: str
@@ -197,15 +160,15 @@ class CellTable:
     head: int | None = None
     rows_at: tuple[int | None, ...] = ()
     columns_at: tuple[int | None, ...] = ()
-    whole: WholeTable | None = None
-    words: CellWords | None = None
+    whole: Mapping[str, Any] | None = None
+    words: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
-class Beside:
-    """Tables of cells side by side, where there is room."""
+class Columns:
+    """Texts or tables of cells side by side; one below the other on a narrow screen."""
 
-    items: tuple[CellTable, ...]
+    sections: tuple[Preformatted, ...] | tuple[CellTable, ...]
 
 
 @dataclass(frozen=True)
@@ -239,6 +202,5 @@ Section = (
     | Details
     | Formula
     | CellTable
-    | Beside
     | LiveTables
 )

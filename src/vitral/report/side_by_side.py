@@ -9,20 +9,17 @@ from typing import Any
 from vitral.compare.comparison import BITS, NATS, ComparedRun, PairedDifference, Relation, RunComparison
 from vitral.core.language import N_, _, number
 from vitral.core.text import NONE, signed
-from vitral.evaluation import baseline_name
-from vitral.report.folder import ReportFolder, Unwritten
+from vitral.report.folder import ReportFolder
 from vitral.report.html import page
 from vitral.report.markdown import markdown
 from vitral.report.notebook import page_of, text_of
 from vitral.report.plain import plain_text
-from vitral.report.runs import data_table, run_row, runs_table
+from vitral.report.runs import curves, run_row, runs_table
 from vitral.report.sections import Callout, Columns, Heading, Listing, Paragraph, Preformatted, Section
-from vitral.report.tables import Column, Table, as_text
+from vitral.report.tables import Column, Table, as_text, data_table
 
 PAGE = "comparison.html"
 FOOTER = N_("Made by vitral compare.")
-MOST_ROWS = 20
-"""Differences in one figure."""
 SHOWN = (
     *("name", "text", "tokens", "size", "context", "progress", "test_loss", "bits_per_character", "rank"),
     *("tokens_per_second", "minutes", "standing"),
@@ -47,12 +44,11 @@ OVER_THE_TEXT = N_(
 
 def comparison_table(found: RunComparison) -> Table:
     """The runs: size, speed, losses."""
-    losses = {"test_loss": "loss", "bits_per_character": "bits_per_character"}
     rows = [
         {
             **run_row(run.summary),
             "tokens_per_second": run.tokens_per_second,
-            **{key: getattr(run.loss, name, None) for key, name in losses.items()},
+            **{key: getattr(run.loss, name, None) for key, name in LOSSES.items()},
         }
         for run in found.runs
     ]
@@ -88,7 +84,7 @@ def configuration_table(found: RunComparison) -> Table:
         return as_text(value) if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
     names = [run.name for run in found.runs]
-    columns = [Column(name, name, show, is_prose=True, is_name=True, is_long=True) for name in names]
+    columns = [Column(name, name, show, is_prose=True, is_name=True) for name in names]
     rows = [
         {"configuration key": key, **dict(zip(names, values, strict=True))} for key, values in found.changed.items()
     ]
@@ -159,7 +155,7 @@ def _comparison_text(found: RunComparison) -> str:
 
 @page_of.register
 def _comparison_page(found: RunComparison) -> str:
-    return comparison_page(found, comparison_sections(found, Unwritten()))
+    return comparison_page(found, comparison_sections(found, ReportFolder()))
 
 
 def _samples(found: RunComparison) -> list[Section]:
@@ -196,7 +192,7 @@ def _difference_figures(found: RunComparison, report: ReportFolder) -> list[Sect
             continue
         rows = [
             Row(one.run, one.against, paired.difference, paired.low, paired.high, paired.blocks)
-            for one, paired in shown[:MOST_ROWS]
+            for one, paired in shown
         ]
         label = _("difference to the run it is compared with ({unit})", unit=_(UNITS[unit]))
         drawn = interval_plot(rows, label, title=_("Differences of the test loss"), digits=4)
@@ -204,8 +200,6 @@ def _difference_figures(found: RunComparison, report: ReportFolder) -> list[Sect
             "Each dot is a block of the test split, the mark above is the difference over all of it with its "
             "interval. Left of zero: the run predicts better."
         )
-        if len(shown) > MOST_ROWS:
-            caption += " " + _("Only the first {n} are drawn.", n=MOST_ROWS)
         alt = relation_text(max(shown, key=lambda pair: abs(pair[1].difference))[0])
         told.append(report.figure(drawn, name, caption, alt))
     return told
@@ -216,19 +210,19 @@ def _curve_figures(found: RunComparison, report: ReportFolder) -> list[Section]:
     told: list[Section] = []
     groups = _groups(found)
     for place, group in enumerate(groups, start=1):
-        drawn = [run for run in group if any(math.isfinite(point.test) for point in run.curve)]
+        drawn = [run for run in group if any(math.isfinite(test) for *_, test in run.summary.curve)]
         same_tokens = len({run.summary.test_tokens for run in drawn}) == 1
         if not same_tokens:  # their bits per character follow from a loss
             drawn = [run for run in drawn if run.loss is not None]
-        ratios = {round(point.tokens / point.step, 6) for run in drawn for point in run.curve if point.step}
-        axes: dict[str, str] = {"step": _("optimizer step")} if drawn else {}
-        axes |= {"tokens": _("tokens trained on")} if len(ratios) > 1 else {}
-        if all(point.seconds is not None for run in drawn for point in run.curve):
-            axes |= {"seconds": _("seconds of training steps")} if drawn else {}
+        if not drawn:
+            continue
+        axes = {"step": _("optimizer step")}
+        axes |= {"tokens": _("tokens trained on")} if len({run.tokens_per_step for run in drawn}) > 1 else {}
+        axes |= {"seconds": _("seconds of training steps")} if all(map(_speed, drawn)) else {}
         for axis, label in axes.items():
             name = f"curves-by-{axis}" + (f"-{place}" if len(groups) > 1 else "")
             told.append(_curves(drawn, name, axis, label, report, same_tokens=same_tokens))
-    if told or not any(run.curve for run in found.runs):
+    if told or not any(run.summary.curve for run in found.runs):
         return told or [Paragraph(_("No evaluation was recorded."))]
     return [Paragraph(_("No curves: the tokens differ, and without the losses bits per character are not known."))]
 
@@ -237,25 +231,21 @@ def _curves(
     runs: Sequence[ComparedRun], name: str, axis: str, label: str, report: ReportFolder, *, same_tokens: bool
 ) -> Section:
     """One figure; in bits per character where the tokens of the runs differ. The best are drawn where not all fit."""
-    from vitral.report.lines import MOST_LINES, Line, Reference, left_out, loss_plot
-
-    if len(runs) > MOST_LINES:
-        runs = sorted(runs, key=lambda run: _ranked(run, same_tokens=same_tokens))
-    lines = []
-    for run in runs[:MOST_LINES]:
+    points = {}
+    for run in sorted(runs, key=lambda run: _ranked(run, same_tokens=same_tokens)):
         factor = 1.0 if same_tokens or run.loss is None else run.loss.bits_per_character / run.loss.loss
-        lines.append(Line(run.name, [getattr(p, axis) for p in run.curve], [p.test * factor for p in run.curve]))
+        a_step = {"step": 1.0, "tokens": run.tokens_per_step, "seconds": _speed(run)}[axis] or 1.0
+        curve = run.summary.curve
+        points[run.name] = [step * a_step for step, *_ in curve], [test * factor for *_, test in curve]
     summary = runs[0].summary
-    orders = summary.baselines or {} if same_tokens and summary.objective == "next-token" else {}
-    drawn = loss_plot(
-        lines,
-        references=[Reference(baseline_name(order), loss) for order, loss in orders.items()],
-        title=_("Test loss while training, {text}", text=summary.text),
-        x_label=label,
-        y_label=_("test loss ({unit})", unit=_(UNITS[NATS if same_tokens else BITS])),
-    )
-    caption = _("Test loss at every evaluation while training.") + left_out([run.name for run in runs])
-    return report.figure(drawn, name, caption, _("Curves of {names}", names=", ".join(run.name for run in runs)))
+    title = _("Test loss while training, {text}", text=summary.text)
+    unit = _("test loss ({unit})", unit=_(UNITS[NATS if same_tokens else BITS]))
+    return curves(report, name, points, summary if same_tokens else None, title=title, x_label=label, y_label=unit)
+
+
+def _speed(run: ComparedRun) -> float | None:
+    """Seconds of a training step."""
+    return run.tokens_per_second and run.tokens_per_step / run.tokens_per_second
 
 
 def _ranked(run: ComparedRun, *, same_tokens: bool) -> float:

@@ -12,7 +12,6 @@ from vitral.core.language import N_, _, in_language, number
 from vitral.core.shown import Shown
 from vitral.core.tables import Tabular
 from vitral.core.text import NONE
-from vitral.data import without_folders
 from vitral.decoding import Sampling, generate
 from vitral.report.folder import ReportFolder
 from vitral.report.html import page
@@ -41,8 +40,15 @@ from vitral.report.study_tables import (
     tuning_data,
     tuning_section,
 )
-from vitral.report.study_views import JudgedView, not_measured, probe_sections, probe_views, study_figures
-from vitral.report.tables import Table
+from vitral.report.study_views import (
+    JudgedView,
+    curve_figure,
+    difference_figure,
+    not_measured,
+    probe_sections,
+    probe_views,
+)
+from vitral.report.tables import Table, data_table
 from vitral.studies.claims import Claim, Judged
 from vitral.studies.losses import LossClaims, headline, loss_claims
 from vitral.studies.record import REPORT
@@ -60,32 +66,32 @@ METHOD = N_(
     "simulated level gives both the p values and the intervals, so that an interval excludes zero exactly where p <"
     " 0.05. Arms are equivalent where the whole interval lies within the margin of {margin}% of the loss. An arm "
     "fails from a seed where its loss is not finite, or not below the bigram baseline although it sees more than "
-    "one token; failures are counted and tested by Fisher's exact test, with Bonferroni's correction for all contrasts "
-    "of losses that the study has. Each probe is a further family, "
+    "one token; no mean contains such a run. Where runs failed, the ranks of all runs of both arms are compared, "
+    "failed ones last, by the exact permutation test, with Bonferroni's correction for all contrasts of losses that "
+    "the study has. Each probe is a further family, "
     "exploratory: paired t tests with Bonferroni's correction. Intervals of single means are 95% Student t "
     "intervals."
 )
 TUNED = N_(
-    "The arms in contrasts of losses were tuned: each value was tried in one run, from a seed that is not among the"
-    " results, and the one of least validation loss is the arm's. Everything else is as in the base, unless an arm "
-    "says so."
+    "The arms in contrasts of losses were tuned: each value was tried in runs from seeds that are not among the "
+    "results, and the one of least mean validation loss is the arm's; of values within one standard error of it the "
+    "base's is taken. Where two arms run with different values, their interval contains the uncertainty of that "
+    "choice. Everything else is as in the base, unless an arm says so."
 )
 UNTUNED = N_(
     "No arm was tuned here, whatever the design says of tuning: all arms use the hyperparameters of the base; an arm "
     "that changes one says so."
 )
-CHARACTERS, TEMPERATURE, SAMPLE_SEED, MOST_SAMPLES = 300, 0.8, 1, 16
-"""Of the samples; of more than MOST_SAMPLES arms only the compared ones have one."""
+CHARACTERS, TEMPERATURE, SAMPLE_SEED = 300, 0.8, 1
+"""Of the samples."""
 
 
 def arm_samples(result: StudyResult) -> dict[str, str]:
     """By arm, the text its first finished run writes after its last step, at temperature 0.8, 300 characters.
 
-    Arms that finished from no seed and models that cannot continue a text have none; of more than MOST_SAMPLES arms
-    only the compared ones have one.
+    Arms that finished from no seed and models that cannot continue a text have none.
     """
-    chosen = result.arms if len(result.arms) <= MOST_SAMPLES else [arm for arm in result.arms if arm.arm.compared]
-    texts = {arm.arm.name: _sample(arm) for arm in chosen}
+    texts = {arm.arm.name: _sample(arm) for arm in result.arms}
     return {name: text for name, text in texts.items() if text is not None}
 
 
@@ -123,12 +129,12 @@ def how_it_was_run(result: StudyResult, command: str) -> list[Section]:
     text = f"{source}, SHA-256 {result.corpus.get('sha256', NONE)}"
     ran = _("Seeds: {seeds}. Budget: {budget}. Text: {text}.", seeds=seeds, budget=result.budget or NONE, text=text)
     changes = tuple((arm.arm.title, _changes(arm)) for arm in result.arms)
-    corpus = without_folders({key: value for key, value in result.corpus.items() if key != "ngrams"})
     method = (
         _(PAIRED),
         _(TUNED if result.tuning else UNTUNED),
         _(METHOD, margin=number(100 * result.study.margin, ".3g")),
     )
+    environment = json.dumps(dict(result.environment), indent=2, ensure_ascii=False)
     sections: list[Section] = [Heading(_("How it was run")), Paragraph(" ".join(method))]
     sections += [Preformatted(command, _("Command"))] if command else []
     return [
@@ -139,13 +145,8 @@ def how_it_was_run(result: StudyResult, command: str) -> list[Section]:
         Details(
             _("Configuration of the base"), (Preformatted(tomli_w.dumps(dict(result.arms[0].config)), "config.toml"),)
         ),
-        Details(_("Text"), (Preformatted(_json(corpus), "corpus.json"),)),
-        Details(_("Machine and versions"), (Preformatted(_json(result.environment), "environment.json"),)),
+        Details(_("Machine and versions"), (Preformatted(environment, "environment.json"),)),
     ]
-
-
-def _json(document: Mapping[str, Any]) -> str:
-    return json.dumps(dict(document), indent=2, ensure_ascii=False)
 
 
 def _changes(arm: ArmResult) -> str:
@@ -169,16 +170,11 @@ def _leaves(table: dict, path: str = "") -> list[tuple[str, object]]:
     return leaves
 
 
-HTML, MARKDOWN, TABLE, RESULTS = "study.html", "study.md", "study.csv", "results.json"
+HTML, MARKDOWN, TABLE, RESULTS, FIGURES = "study.html", "study.md", "study.csv", "results.json", "figures"
 
 
-SHOWN = ("subject", "against", "quantity", "seeds", "difference", "low", "high", "percent", "p", "verdict")
+SHOWN = ("subject", "against", "quantity", "seeds", "difference", "low", "high", "percent", "p", "told")
 """Columns of the comparisons for people."""
-DATA_ONLY = (
-    *("percent_low", "percent_high", "margin", "detectable", "failed", "rival_failed", "rival_seeds", "fisher_p"),
-    *("family", "why", "arm", "rival"),
-)
-"""Columns of the comparisons that only data have."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -220,7 +216,7 @@ class StudyPage(Shown, Tabular):
 
     def records(self) -> list[dict[str, Any]]:
         """One row for each comparison, losses first; `table` is a file with one row for each run."""
-        return [dict(row) for row in self.data.rows if isinstance(row, Mapping)]
+        return self.data.plain()
 
 
 @page_of.register
@@ -250,7 +246,7 @@ def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
         verdict = tuple(one.text for one in (*losses.all, *_listed(views)))
     result = result.told
     losses, views = loss_claims(result), probe_views(result)
-    report = study_report(result)
+    report = ReportFolder(result.folder / REPORT, figures=FIGURES)
     sections = study_sections(result, losses, report, command=command, views=views)
     title, lead = result.study.title, result.study.question
     version = f"Vitral {result.environment.get('vitral') or ''}".strip()
@@ -261,7 +257,7 @@ def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
     report.add_json(RESULTS, data)
     caption = _("Comparisons with their 95% intervals")
     shown = claims_table(caption, SHOWN, _claims(_families(result, losses, views)))
-    compared = Table(caption, (*SHOWN, *DATA_ONLY), rows)
+    compared = data_table(caption, rows)
     report.add_table("comparisons", shown, compared)
     if result.tuning:
         report.add("tuning.csv", tuning_data(result).write("csv"))
@@ -281,11 +277,6 @@ def _claims(families: Mapping[str, Sequence[Judged]]) -> list[Claim]:
 
 def _listed(views: Sequence[JudgedView]) -> list[Judged]:
     return [one for view in views for one in view.listed]
-
-
-def study_report(result: StudyResult) -> ReportFolder:
-    """The report folder inside the study's, to be filled."""
-    return ReportFolder(result.folder / REPORT, figures="figures")
 
 
 def study_sections(
@@ -315,7 +306,8 @@ def study_sections(
         Heading(_("Arms")),
         *contrasts_section(losses),
         arms_table(result),
-        *study_figures(result, losses, report),
+        *difference_figure(result, losses, report),
+        *curve_figure(result, report),
         *tuning_section(result),
         *(section for view in views for section in probe_sections(view, report)),
         *not_measured(result),

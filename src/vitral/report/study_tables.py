@@ -9,10 +9,10 @@ from vitral.core.text import NONE, big, nats, p_text, unbroken
 from vitral.data import without_folders
 from vitral.evaluation import NgramBaselines, baseline_name
 from vitral.report.sections import Heading, Paragraph, Section
-from vitral.report.tables import Column, Table, as_text, decimals, whole
+from vitral.report.tables import Column, Table, as_text, data_table, decimals, whole
 from vitral.studies.claims import Check, Claim, Judged, Quantity
 from vitral.studies.estimator import Interval
-from vitral.studies.losses import LossClaims, baseline_arm, difference_text, mean_loss
+from vitral.studies.losses import LossClaims, baseline_arm, difference_text, failed_seeds, mean_loss
 from vitral.studies.probe import ArmMeasures, Means, Rows
 from vitral.studies.results import ArmResult, RunResult, StudyResult
 from vitral.studies.tuning import Tuned
@@ -25,44 +25,41 @@ LOSSES = "losses"
 def claim_row(claim: Claim) -> dict[str, Any]:
     """A comparison as one row: estimates, interval, p value, word.
 
-    An arm that fails has counts instead, of its seeds and its rival's; its p value, Fisher's, has a key of its own.
+    Where runs failed, the difference is of the trained seeds alone, and there are counts of the failed ones; the p
+    value of the ranks has a key of its own.
     """
-    share = _share(claim)
-    failures = claim.failures
+    one, reference, failures = claim.comparison, claim.reference, claim.failures
+
+    def percent(value: float | None) -> float | None:
+        value = _finite(value)
+        return 100 * value / reference if value is not None and _finite(reference) else None
+
     return {
-        "subject": claim.comparison.subject,
-        "against": claim.comparison.against,
-        "quantity": claim.comparison.quantity.label,
-        "seeds": claim.seeds if failures is None else failures.seeds,
+        "subject": one.subject,
+        "against": one.against,
+        "quantity": one.quantity.label,
+        "seeds": claim.seeds,
         "difference": _finite(claim.difference),
         "low": claim.low,
         "high": claim.high,
+        "percent": percent(claim.difference),
         "p": claim.p if failures is None else None,
-        "family": claim.family,
         "verdict": claim.verdict if failures is not None or not claim.why else None,
-        "why": claim.why or None,
-        "arm": claim.comparison.arm or None,
-        "rival": claim.comparison.rival or None,
-        "percent": share(claim.difference),
-        "percent_low": share(claim.low),
-        "percent_high": share(claim.high),
+        "percent_low": percent(claim.low),
+        "percent_high": percent(claim.high),
         "margin": claim.margin,
         "detectable": claim.detectable,
         "failed": None if failures is None else failures.failed,
         "rival_failed": None if failures is None else failures.others_failed,
         "rival_seeds": None if failures is None else failures.others,
-        "fisher_p": None if failures is None else claim.p,
+        "rank_p": None if failures is None else claim.p,
+        "all_seeds": None if failures is None else failures.seeds,
+        "untuned": ", ".join(one.untuned) or None,
+        "family": claim.family,
+        "why": claim.why or None,
+        "arm": one.arm or None,
+        "rival": one.rival or None,
     }
-
-
-def _share(claim: Claim):
-    reference = claim.reference
-
-    def percent(value: float | None) -> float | None:
-        known = value is not None and math.isfinite(value) and math.isfinite(reference) and reference
-        return 100 * value / reference if known and value is not None else None
-
-    return percent
 
 
 def _finite(value: float | None) -> float | None:
@@ -92,10 +89,7 @@ def results(
         "margin": study.margin,
         "seeds": list(result.seeds),
         "first_seeds": list(result.first_seeds),
-        "baselines": {
-            "orders": {str(order): loss for order, loss in sorted(result.baselines.orders.items())},
-            "test_bigram_entropy": result.baselines.test_bigram_entropy,
-        },
+        "baselines": result.baselines.plain(),
         "arms": [_arm(result, arm) for arm in result.arms],
         "tuning": [tuned.plain() for tuned in result.tuning],
         "claims": [
@@ -160,7 +154,6 @@ def _check(check: Check) -> dict[str, Any]:
     }
 
 
-MOST_NAMED = 6
 BASELINES = N_(
     "The n-gram baselines are Witten-Bell smoothed counts of the training split, scored on the test split. A model at "
     "the bigram baseline knows which token follows which; one between the trigram and the 4-gram baseline has learned "
@@ -169,7 +162,7 @@ BASELINES = N_(
 CLAIMS = {
     column.key: column
     for column in (
-        Column("subject", N_("arm"), is_prose=True),
+        Column("subject", N_("arm")),
         Column("against", N_("compared with"), is_prose=True),
         Column("quantity", N_("quantity"), is_prose=True),
         Column("seeds", N_("seeds"), whole),
@@ -179,7 +172,6 @@ CLAIMS = {
         Column("change", N_("difference (simultaneous 95% CI)")),
         Column("percent", N_("in %"), decimals(1, sign=True)),
         Column("p", N_("corrected p"), p_text),
-        Column("verdict", N_("verdict"), lambda verdict: as_text(verdict and _(verdict)), is_prose=True),
         Column("told", N_("verdict"), is_prose=True),
     )
 }
@@ -194,9 +186,14 @@ def claims_table(caption: str, keys: Sequence[str], claims: Sequence[Claim]) -> 
 
 def _claim(claim: Claim) -> dict[str, Any]:
     told = _("no verdict: {why}", why=claim.why) if claim.why else claim.words
-    if claim.failures is not None:
+    if claim.verdict == "fails" and claim.failures is not None:
         told = _("fails in {failed} of {n} seeds", failed=claim.failures.failed, n=claim.failures.seeds)
-    return claim_row(claim) | {"change": difference_text(claim, percent=False), "p": claim.p, "told": told}
+    if claim.comparison.untuned:
+        told = _("{verdict}; untuned: {arms}", verdict=told, arms=", ".join(claim.comparison.untuned))
+    change = difference_text(claim, percent=False)
+    if claim.failures is not None and claim.seeds:
+        change = f"{change} ({claim.trained})"
+    return claim_row(claim) | {"change": change, "p": claim.p, "told": told}
 
 
 def contrasts_section(losses: LossClaims) -> list[Table]:
@@ -204,11 +201,11 @@ def contrasts_section(losses: LossClaims) -> list[Table]:
     if not losses.contrasts:
         return []
     caption = ngettext(
-        "Differences of the test loss ({n} contrast, judged on the log scale). Failures are counted and have no "
-        "difference; their p is that of Fisher's exact test.",
-        "Differences of the test loss ({n} contrasts, one family). Failures are counted and have no difference; their "
-        "p is that of Fisher's exact test, times the {n} contrasts. The others are judged together on the log scale, "
-        "at their share of the level of 5%.",
+        "Differences of the test loss ({n} contrast, judged on the log scale). Where runs failed, the difference is of "
+        "the trained seeds only, and p is that of the ranks of all runs, failed ones last.",
+        "Differences of the test loss ({n} contrasts, one family). Where runs failed, the difference is of the trained "
+        "seeds only, and p is that of the ranks of all runs, failed ones last, times the {n} contrasts. The others are "
+        "judged together on the log scale, at their share of the level of 5%.",
         len(losses.contrasts),
         n=len(losses.contrasts),
     )
@@ -219,9 +216,10 @@ def arms_table(result: StudyResult) -> Table:
     """Each arm with its size and its loss."""
     rows = []
     for arm in result.arms:
-        mean = mean_loss(arm)
+        mean = mean_loss(result, arm)
         seconds = number(sum(run.seconds for run in arm.runs) / max(1, len(arm.runs)), ".0f")
-        losses = NONE if mean is None else nats(mean.mean), _interval(mean)
+        fewer = "" if mean is None or mean.num == len(arm.runs) else f" ({mean.num}/{len(arm.runs)})"
+        losses = NONE if mean is None else nats(mean.mean) + fewer, _interval(mean)
         rows.append((arm.arm.title, number(arm.num_parameters, ","), big(arm.flops), seconds, *losses))
     columns = (_("arm"), _("parameters"), _("training FLOPs"), _("seconds"), _("test loss"), _("95% interval"))
     caption = ngettext(
@@ -231,9 +229,11 @@ def arms_table(result: StudyResult) -> Table:
         n=len(result.seeds),
         unit=_(result.study.unit),
     )
+    if any(failed_seeds(result, arm) for arm in result.arms):
+        caption += " " + _("Of an arm that fails from a seed: trained seeds only, as many as are named.")
     if names := [arm.arm.title for arm in result.arms if not arm.arm.compared]:
-        apart = ", ".join(names) if len(names) <= MOST_NAMED else _("{n} arms", n=len(names))
-        caption += " " + _("Not compared here, because of another task or judged below: {arms}.", arms=apart)
+        told = _("Not compared here, because of another task or judged below: {arms}.", arms=", ".join(names))
+        caption += f" {told}"
     return Table(caption, columns, rows)
 
 
@@ -263,7 +263,10 @@ def tuning_section(result: StudyResult) -> list[Table]:
     """Validation losses of the values that were tried."""
     sections: list[Table] = []
     if result.tuning:
-        caption = _("Validation loss of each value tried, in nats per token, by its multiple of the arm's own value.")
+        caption = _(
+            "Validation loss of each value tried, in nats per token, by its multiple of the arm's own value: geometric "
+            "means over the tuning seeds."
+        )
         factors = sorted({trial.factor for tuned in result.tuning for trial in tuned.trials})
         columns = (_("arm"), *(f"\N{MULTIPLICATION SIGN}{number(factor, 'g')}" for factor in factors), _("chosen"))
         rows = [(result.arm(one.arm).arm.title, *_tuned(one, factors)) for one in result.tuning]
@@ -274,11 +277,10 @@ def tuning_section(result: StudyResult) -> list[Table]:
 def _tuned(tuned: Tuned, factors: Sequence[float]) -> list[str]:
     trials = {trial.factor: trial for trial in tuned.trials}
     losses = [
-        NONE if factor not in trials else _("not finite") if (loss := trials[factor].loss) is None else nats(loss)
-        for factor in factors
+        NONE if factor not in trials or (loss := trials[factor].loss) is None else nats(loss) for factor in factors
     ]
     values = ", ".join(number(value, ".3g") for value in trials[tuned.chosen].values.values())
-    return [*losses, _("{values}, at the edge", values=values) if tuned.at_edge else values]
+    return [*losses, _("{values}, at the edge: untuned", values=values) if tuned.at_edge else values]
 
 
 def tuning_data(result: StudyResult) -> Table:
@@ -297,7 +299,7 @@ def tuning_data(result: StudyResult) -> Table:
         for trial in tuned.trials
         for key, value in trial.values.items()
     ]
-    return Table("", list(rows[0]) if rows else (), rows)
+    return data_table("", rows)
 
 
 def runs_table(result: StudyResult) -> Table:
@@ -321,7 +323,6 @@ def runs_table(result: StudyResult) -> Table:
 
 def runs_data(result: StudyResult) -> Table:
     """One row for each run as data: losses at full precision, None where there is none."""
-    keys = ("arm", "seed", "parameters", "steps", "flops", "seconds", *_LOSSES, "compared_loss", "stopped")
     rows = [
         {
             "arm": arm.arm.name,
@@ -337,7 +338,7 @@ def runs_data(result: StudyResult) -> Table:
         for arm in result.arms
         for run in arm.runs
     ]
-    return Table("", keys, rows)
+    return data_table("", rows)
 
 
 def rows_table(spec: Rows) -> Table:

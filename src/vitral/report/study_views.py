@@ -1,7 +1,7 @@
 """The figures of a study's losses, and the views of its probes, each with its family of comparisons, judged."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -12,10 +12,10 @@ from vitral.report.intervals import Row, interval_plot
 from vitral.report.lines import MOST_LINES, Axis, Line, Reference, left_out, line_plot, loss_plot
 from vitral.report.sections import Columns, Details, Heading, Listing, Paragraph, Preformatted, Section
 from vitral.report.study_tables import claims_table, levels, means_table, rows_table
-from vitral.studies.claims import Claim, Judged, Note
+from vitral.studies.claims import Claim, Judged, Note, Plain
 from vitral.studies.estimator import mean_interval
 from vitral.studies.judging import judge
-from vitral.studies.losses import LossClaims
+from vitral.studies.losses import LossClaims, failed_seeds, trained_losses
 from vitral.studies.probe import ArmMeasures, Dots, Lines, Means, View
 from vitral.studies.probes import probe_named
 from vitral.studies.resolution import is_causal_lm
@@ -40,36 +40,33 @@ TRAINED = N_(
 )
 
 
-def study_figures(result: StudyResult, losses: LossClaims, report: ReportFolder) -> list[Section]:
-    """Draw what the study found: differences at the end, and losses while training."""
-    return [*_differences(result, losses, report), *_curves(result, report)]
-
-
-def _differences(result: StudyResult, losses: LossClaims, report: ReportFolder) -> list[Section]:
+def difference_figure(result: StudyResult, losses: LossClaims, report: ReportFolder) -> list[Section]:
+    """The differences at the end."""
     claims = [claim for claim in losses.contrasts if claim.failures is not None or math.isfinite(claim.difference)]
     if not claims:
         return []
-    margin, base = 100 * result.study.margin, claims[0].reference
-    unit = _("difference ({unit}; exact at a loss of {loss})", unit=_(result.study.unit), loss=nats(base))
+    margin, title = 100 * result.study.margin, _("Difference of the test loss")
     figure = interval_plot(
         [_row(claim) for claim in claims],
         _("difference of the test loss (%)"),
         margin=margin,
-        second=(unit, base / 100) if math.isfinite(base) else None,
-        title=_("Difference of the test loss"),
+        title=title,
         unit="%",
     )
-    return [report.figure(figure, "differences", _(FOREST, margin=number(margin, ".3g")), _finding(claims))]
+    found = {claim.comparison.subject: claim.percent for claim in claims}
+    known = {arm: percent for arm, percent in found.items() if percent is not None and math.isfinite(percent)}
+    alt = extremes_told(title, known, lambda percent: f"{signed(percent, 1)}%") if known else title
+    return [report.figure(figure, "differences", _(FOREST, margin=number(margin, ".3g")), alt)]
 
 
 def _row(claim: Claim) -> Row:
     one, reference = claim.comparison, claim.reference
     found = claim.failures
-    if found is not None:
-        finite = [value for value in one.values.values() if math.isfinite(value)]
-        seeds = _("{failed} of {n} seeds", failed=found.failed, n=found.seeds)
-        told = f"{seeds}: {nats(fmean(finite))}" if finite else seeds
-        return Row(one.subject, one.against, word="fails", told=_("fails"), clipped=told)
+    if found is not None and (claim.verdict == "fails" or not claim.seeds):
+        told = _("{failed} of {n} seeds", failed=found.failed, n=found.seeds)
+        if claim.seeds:
+            told += f"; {claim.trained}: {signed(claim.percent or 0.0, 1)}%"
+        return Row(one.subject, one.against, word=claim.verdict, told=_(claim.verdict), clipped=told)
     low, high = ((None if end is None else 100 * end / reference) for end in (claim.low, claim.high))
     dots = [100 * (one.values[seed] / one.others[seed] - 1) for seed in sorted(one.values) if seed in one.others]
     word = "undecided" if claim.why else claim.verdict
@@ -77,57 +74,29 @@ def _row(claim: Claim) -> Row:
     return Row(one.subject, one.against, claim.percent, low, high, dots, word, told)
 
 
-def _finding(claims: Sequence[Claim]) -> str:
-    """One sentence: how many arms differ, and the largest difference."""
-    worse, better, fails = (sum(claim.verdict == word for claim in claims) for word in ("worse", "better", "fails"))
-    told = _(
-        "Of {n} contrasts: {worse} worse, {better} better, {fails} failing, {rest} equivalent, undecided or without a "
-        "verdict",
-        n=len(claims),
-        worse=worse,
-        better=better,
-        fails=fails,
-        rest=len(claims) - worse - better - fails,
-    )
-    shown = [claim for claim in claims if claim.shown and claim.percent is not None and claim.failures is None]
-    if not shown:
-        return f"{told}."
-    largest = max(shown, key=lambda claim: abs(claim.percent or 0.0))
-    return _(
-        "{told}; the largest decided difference is that of {arm}, {percent}%.",
-        told=told,
-        arm=largest.comparison.subject,
-        percent=signed(largest.percent or 0.0, 1),
-    )
-
-
-def _curves(result: StudyResult, report: ReportFolder) -> list[Section]:
-    """The losses of the base and of a few other arms in each figure; of the training batches where tests are rare."""
+def curve_figure(result: StudyResult, report: ReportFolder) -> list[Section]:
+    """The losses of the base and of the first other arms; of the training batches where tests are rare."""
     arms = [arm for arm in result.arms if is_causal_lm(arm.config)]
     counts = [len(run.curve) for arm in arms for run in arm.runs if run.seed in arm.losses]
     often = min(counts, default=0) >= OFTEN
-    lines = [line for arm in arms if len((line := _line(arm, often=often)).x) > 1]
-    unit, sections = _(result.study.unit), list[Section]()
-    others = lines[1:]
-    for place in range(0, max(1, len(others)), MOST_LINES - 1) if lines else ():
-        shown = [lines[0], *others[place : place + MOST_LINES - 1]]
-        figure = loss_plot(
-            shown,
-            references=[Reference(*pair) for pair in levels(result, result.curve_baselines).items()] if often else (),
-            title=_("Test loss while training") if often else _("Training loss while training"),
-            y_label=_("test loss ({unit})", unit=unit) if often else _("training loss ({unit})", unit=unit),
-        )
-        ends = sorted((line.y[-1] or 0.0, line.label) for line in shown)
-        places = {"low": nats(ends[0][0]), "least": ends[0][1], "high": nats(ends[-1][0]), "most": ends[-1][1]}
-        alt = _("The losses end between {low} ({least}) and {high} ({most}).", **places)
-        name = f"curves-{1 + place // (MOST_LINES - 1)}" if place else "curves"
-        sections.append(report.figure(figure, name, _(TESTED if often else TRAINED), alt))
-    return sections
+    lines = [line for arm in arms if len((line := _line(result, arm, often=often)).x) > 1]
+    if not lines:
+        return []
+    unit, title = _(result.study.unit), _("Test loss while training") if often else _("Training loss while training")
+    figure = loss_plot(
+        lines[:MOST_LINES],
+        references=[Reference(*pair) for pair in levels(result, result.curve_baselines).items()] if often else (),
+        title=title,
+        y_label=_("test loss ({unit})", unit=unit) if often else _("training loss ({unit})", unit=unit),
+    )
+    alt = extremes_told(title, {line.label: line.y[-1] or 0.0 for line in lines}, nats)
+    caption = _(TESTED if often else TRAINED) + left_out([line.label for line in lines])
+    return [report.figure(figure, "curves", caption, alt)]
 
 
-def _line(arm: ArmResult, *, often: bool) -> Line:
-    """The mean over the runs that finished, or over all if none did, at the steps that all have, with its range."""
-    runs = [run for run in arm.runs if run.seed in arm.losses] or arm.runs
+def _line(result: StudyResult, arm: ArmResult, *, often: bool) -> Line:
+    """The mean over the runs that trained, or over all if none did, at the steps that all have, with its range."""
+    runs = [run for run in arm.runs if run.seed in trained_losses(result, arm)] or arm.runs
     curves = [
         {step: loss * arm.factor for step, loss in (run.curve if often else run.training_curve) if math.isfinite(loss)}
         for run in runs
@@ -182,14 +151,22 @@ def probe_views(result: StudyResult) -> tuple[JudgedView, ...]:
     for name in result.study.probes:
         probe, found = probe_named(name), result.measured.get(name)
         if probe.of_runs and found:
-            found = [
-                ArmMeasures(arm.arm.name, arm.arm.title, arm.config, dict(sorted(found[arm.arm.name].items())))
-                for arm in result.arms
-                if found.get(arm.arm.name)
-            ]
+            found = [_measured(result, arm, found[arm.arm.name]) for arm in result.arms if found.get(arm.arm.name)]
         view = probe.view(result, found) if found else View()
         views.append(JudgedView(view, judge(view.comparisons), name, _(probe.title)))
     return tuple(views)
+
+
+def _measured(result: StudyResult, arm: ArmResult, found: Mapping[int, Plain]) -> ArmMeasures:
+    """The measures of an arm without those of runs that failed; all, and named so, where no run trained."""
+    failed = failed_seeds(result, arm)
+    runs = {seed: found[seed] for seed in sorted(found) if seed not in failed}
+    title = arm.arm.title
+    if failed and runs:
+        title = _("{arm} (trained seeds only, {k} of {n})", arm=title, k=len(runs), n=len(arm.runs))
+    elif failed:
+        title = _("{arm} (fails)", arm=title)
+    return ArmMeasures(arm.arm.name, title, arm.config, runs or dict(sorted(found.items())))
 
 
 def probe_sections(judged: JudgedView, report: ReportFolder) -> list[Section]:
@@ -253,8 +230,6 @@ def extremes_told(title: str, values: Mapping[str, float], show: Callable[[float
     'Loss: from 1.0 (b) to 3.0 (c).'
     """
     low, high = min(values, key=lambda name: values[name]), max(values, key=lambda name: values[name])
-    if low == high:
-        return _("{title}: {value} ({name}).", title=title, value=show(values[low]), name=low)
     told = {"title": title, "low": show(values[low]), "high": show(values[high])}
     return _("{title}: from {low} ({least}) to {high} ({most}).", **told, least=low, most=high)
 

@@ -9,7 +9,7 @@ import functools
 import io
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, ParamSpec
+from typing import Any, ParamSpec
 
 import matplotlib.style
 from matplotlib.axes import Axes
@@ -67,17 +67,9 @@ _SETTINGS = {
 Parameters = ParamSpec("Parameters")
 
 
-class Look(NamedTuple):
-    """The colour, dash and marker of one of several series."""
-
-    colour: str
-    dash: str | tuple
-    marker: str
-
-
-def look(index: int) -> Look:
-    """The look of series `index`; colours, dashes and markers repeat with different periods, so that 8 are distinct."""
-    return Look(COLOURS[index % len(COLOURS)], DASHES[index % len(DASHES)], MARKERS[index % len(MARKERS)])
+def look(index: int) -> tuple[str, Any, str]:
+    """The colour, dash and marker of series `index`, which repeat with different periods, so that 8 are distinct."""
+    return (COLOURS[index % len(COLOURS)], DASHES[index % len(DASHES)], MARKERS[index % len(MARKERS)])
 
 
 def styled(draw: Callable[Parameters, Figure]) -> Callable[Parameters, Figure]:
@@ -125,31 +117,20 @@ class _Numbers(ScalarFormatter):
         return [localised(text) for text in super().format_ticks(values)]
 
 
-def svg_bytes(figure: Figure) -> bytes:
-    """The figure as a standalone SVG file: text stays text, no date, ids by content."""
-    return _rendered(figure, "svg", {"Date": None, "Creator": "Vitral"})
+FORMATS: dict[str, dict[str, str | None]] = {
+    "svg": {"Date": None, "Creator": "Vitral"},
+    "png": {"Software": "Vitral"},
+    "pdf": {"CreationDate": None, "Creator": "Vitral", "Producer": "Vitral"},
+}
+"""The formats of figures, and what stands in their files beside the drawing: no date."""
 
 
-def png_bytes(figure: Figure) -> bytes:
-    """The figure as a PNG file at 144 dots per inch."""
-    return _rendered(figure, "png", {"Software": "Vitral"})
-
-
-def pdf_bytes(figure: Figure) -> bytes:
-    """The figure as a PDF file, for papers."""
-    return _rendered(figure, "pdf", {"CreationDate": None, "Creator": "Vitral", "Producer": "Vitral"})
-
-
-def _rendered(figure: Figure, kind: str, metadata: dict[str, str | None]) -> bytes:
+def drawn_bytes(figure: Figure, kind: str = "svg") -> bytes:
+    """The figure as a file in one of `FORMATS`; in SVG text stays text, and ids are by content."""
     buffer = io.BytesIO()
     with matplotlib.style.context(["default", _SETTINGS]):
-        figure.savefig(buffer, format=kind, dpi=PNG_DPI, metadata=metadata)
+        figure.savefig(buffer, format=kind, dpi=PNG_DPI, metadata=FORMATS[kind])
     return buffer.getvalue()
-
-
-def figure_files(figure: Figure, name: str) -> dict[str, bytes]:
-    """The files of a figure by file name: `name.svg`, `name.png` and `name.pdf`."""
-    return {f"{name}.svg": svg_bytes(figure), f"{name}.png": png_bytes(figure), f"{name}.pdf": pdf_bytes(figure)}
 
 
 def drawable(text: str) -> str:

@@ -1,5 +1,6 @@
-"""A text before training: the report of `data` and the n-gram baselines of `evaluation`, to print or as a page."""
+"""A text before training, with its n-gram baselines; and the losses of a run beside them: tables, text and pages."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,12 +11,12 @@ from vitral.core.shown import Shown
 from vitral.core.tables import Tabular
 from vitral.data import CorpusReport, Dataset, Text, corpus_report
 from vitral.evaluation import NgramBaselines, baseline_name, ngram_baselines
-from vitral.report.bars import alphabet_bars
-from vitral.report.folder import ReportFolder, Unwritten
+from vitral.evaluation.measures import NOVEL_LENGTH, Measures, TextMeasures
+from vitral.report.folder import ReportFolder
 from vitral.report.html import page
-from vitral.report.notebook import page_of
+from vitral.report.notebook import page_of, text_of
 from vitral.report.plain import plain_text
-from vitral.report.sections import Heading, Listing, Paragraph, Section
+from vitral.report.sections import Details, Heading, Listing, Paragraph, Section
 from vitral.report.tables import Column, Table, decimals, whole
 
 PAGE = "corpus.html"
@@ -56,18 +57,18 @@ class Survey(Shown, Tabular):
         facts = text_table(self.report)
         return replace(facts, columns=FACTS[:2], rows=[*facts.rows, *ngram_table(self.baselines).rows])
 
-    def page(self, report: ReportFolder) -> str:
-        """The report as an HTML document; its figure is added to `report`."""
-        return page(_("The text: {name}", name=self.report.name), survey_sections(self, report))
+    def page(self) -> str:
+        """The report as an HTML document."""
+        return page(_("The text: {name}", name=self.report.name), survey_sections(self))
 
     def write(self, out: Path) -> Path:
-        """Write the report as a page with figures into the folder `out`, and return the path of the page.
+        """Write the report as a page into the folder `out`, and return the path of the page.
 
         Raises:
             StorageError: writing to disk failed.
         """
         report = ReportFolder(out)
-        report.add(PAGE, self.page(report))
+        report.add(PAGE, self.page())
         report.write(listed=False)  # the folder is the user's own
         return out / PAGE
 
@@ -86,7 +87,7 @@ def named(quantity: str) -> str:
 
 
 FACTS = (
-    Column("quantity", N_("quantity"), named, is_prose=True),
+    Column("quantity", N_("quantity"), named),
     Column("value", N_("value"), lambda value: (whole if isinstance(value, int) else decimals(3))(value)),
     Column("note", "", lambda note: note or "", is_prose=True),
 )
@@ -94,7 +95,7 @@ FACTS = (
 
 @page_of.register
 def _survey_page(survey: Survey) -> str:
-    return survey.page(Unwritten())
+    return survey.page()
 
 
 def survey_dataset(dataset: Dataset, text: Text, *, context_length: int, batch_size: int) -> Survey:
@@ -140,22 +141,17 @@ def ngram_table(baselines: NgramBaselines, caption: str = "") -> Table:
     return Table(caption or _("N-gram baselines"), columns, rows)
 
 
-def survey_sections(survey: Survey, folder: ReportFolder) -> list[Section]:
-    """The survey as sections of a page; its figure is added to `folder`."""
+ALPHABET = (
+    Column("label", N_("character")),
+    Column("code_point", N_("code point"), is_prose=True),
+    Column("count", N_("occurrences"), whole),
+)
+"""Columns of the characters; their Unicode names are English, and stand in the data only."""
+
+
+def survey_sections(survey: Survey) -> list[Section]:
+    """The survey as sections of a page."""
     report = survey.report
-    counts = [(entry.label, entry.count) for entry in report.alphabet]
-    most_frequent = max(report.alphabet, key=lambda entry: entry.count)
-    figure = folder.figure(
-        alphabet_bars(counts, title=_("Characters of {name}", name=report.name), rare=10),
-        "alphabet",
-        _("How often each character occurs, on a logarithmic axis."),
-        _(
-            "{characters} characters; the most frequent is {label} with {number:,} occurrences.",
-            characters=len(counts),
-            label=most_frequent.label,
-            number=most_frequent.count,
-        ),
-    )
     problems: Section = Paragraph(_("No problems were found."))
     if report.problems:
         problems = Listing(tuple(map(_, report.problems)))
@@ -178,5 +174,74 @@ def survey_sections(survey: Survey, folder: ReportFolder) -> list[Section]:
             )
         ),
         ngram_table(survey.baselines),
-        figure,
+        Details(_("Characters of {name}", name=report.name), (Table("", ALPHABET, survey.records()),)),
     ]
+
+
+LOSSES = (
+    Column("num_targets", N_("tokens"), whole),
+    Column("loss", N_("nats per token"), decimals(4)),
+    Column("perplexity", N_("perplexity"), decimals(3)),
+    Column("bits_per_character", N_("bits per character"), decimals(4)),
+    Column("bits_per_byte", N_("bits per byte"), decimals(4)),
+)
+"""Columns of a loss."""
+SPLITS = (N_("train"), N_("validation"), N_("test"))
+"""Names of splits, as `_` translates them."""
+
+
+def losses_table(measures: Measures | TextMeasures, *, baselines: bool = False) -> Table:
+    """The losses of whole splits, or of a text, in a form to be written.
+
+    Args:
+        measures: the measurements.
+        baselines: whether the n-gram baselines on the test split are rows too.
+    """
+    rows, first = measures.records(), Column("text", N_("text"))
+    if isinstance(measures, Measures):
+        first = Column("split", N_("split"), named)
+        if baselines and not measures.is_masked_lm:
+            losses = [(row["quantity"], row["value"]) for row in ngram_table(measures.baselines).plain()[:-1]]
+            rows += [{"split": name, "loss": loss, "perplexity": math.exp(loss)} for name, loss in losses]
+    title = _("{run} at step {step:,}", run=measures.run, step=measures.step)
+    return Table(title, (first, *LOSSES), rows)
+
+
+def measures_sections(measures: Measures | TextMeasures) -> list[Section]:
+    """The losses, the n-gram baselines, and how much a sample copies."""
+    sections: list[Section] = [losses_table(measures)]
+    if isinstance(measures, TextMeasures):
+        note = _(
+            "The tokenizer changes this text: the text that its tokens spell is another one. Bits per character and "
+            "per byte count the text as it is, and the model does not predict what the tokenizer leaves out."
+        )
+        return [*sections, *([Paragraph(note)] if measures.is_changed else [])]
+    sections.append(ngram_table(measures.baselines, _("N-gram baselines on the test split")))
+    sections.append(Paragraph(_("The test loss is {standing}.", standing=measures.standing)))
+    sections += [Paragraph(_(problem)) for problem in measures.problems]
+    copied = measures.copying
+    if copied is not None:
+        told = _(
+            "The longest piece of a sample ({characters:,} characters) that is copied from the training text has "
+            "{length} characters: {text!r}. {novel:.0%} of its pieces of {piece} characters are not in the "
+            "training text.",
+            characters=copied.characters,
+            length=copied.longest.length,
+            text=copied.longest.text,
+            novel=copied.novel_share,
+            piece=NOVEL_LENGTH,
+        )
+        sections.append(Paragraph(told))
+    return sections
+
+
+@text_of.register(Measures)
+@text_of.register(TextMeasures)
+def _measures_text(measures: Measures | TextMeasures) -> str:
+    return plain_text("", measures_sections(measures)).lstrip()
+
+
+@page_of.register(Measures)
+@page_of.register(TextMeasures)
+def _measures_page(measures: Measures | TextMeasures) -> str:
+    return page(_("Measurements"), measures_sections(measures))

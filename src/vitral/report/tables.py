@@ -83,7 +83,6 @@ class Column:
         show: a value as people read it.
         is_prose: whether it has words, which are left-aligned.
         is_name: whether the label is a name, such as that of a run, which is not translated.
-        is_long: whether its cells may be long and are broken where a table is too wide.
         sort: key of the values that a page sorts by; its own if empty.
     """
 
@@ -92,7 +91,6 @@ class Column:
     show: Callable[[Any], str] = as_text
     is_prose: bool = False
     is_name: bool = False
-    is_long: bool = False
     sort: str = ""
 
 
@@ -126,7 +124,7 @@ class Table:
     def cells(self) -> tuple[tuple[str, ...], ...]:
         """The rows as people read them."""
         return tuple(
-            tuple(one.show(row.get(one.key)) for one in self.columns if isinstance(one, Column))
+            tuple(as_text(row.get(one)) if isinstance(one, str) else one.show(row.get(one.key)) for one in self.columns)
             if isinstance(row, Mapping)
             else tuple(row)
             for row in self.rows
@@ -139,19 +137,10 @@ class Table:
         return tuple(i for i, one in kinds if i and (i in self.prose or (isinstance(one, Column) and one.is_prose)))
 
     @property
-    def long(self) -> tuple[int, ...]:
-        """Indices of the columns whose cells may be broken."""
-        return tuple(i for i, one in enumerate(self.columns) if isinstance(one, Column) and one.is_long)
-
-    @property
-    def sort_keys(self) -> list[list[float | str | None]]:
+    def sort_keys(self) -> list[list[Any]]:
         """Of each cell, the value that it is sorted by; None stays at the end."""
-
-        def key(value: Any) -> float | str | None:
-            return float(value) if isinstance(value, int | float) else value if value is None else str(value)
-
         by = [one.sort or one.key for one in self.columns if isinstance(one, Column)]
-        return [[key(row.get(one)) for one in by] for row in self.rows if isinstance(row, Mapping)]
+        return [[row.get(one) for one in by] for row in self.rows if isinstance(row, Mapping)]
 
     def varied(self, kept: Collection[str]) -> "Table":
         """The table without the columns in which all rows are the same, which the caption says instead.
@@ -202,6 +191,11 @@ class Table:
         marks = ["---" if not i or i in self.words else "---:" for i in range(len(self.columns))]
         lines = [list(map(one_line, self.labels)), marks, *(list(map(one_line, row)) for row in self.cells)]
         return [f"| {' | '.join(cells)} |" for cells in lines]
+
+
+def data_table(caption: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A table of data with a column for every key of its rows."""
+    return Table(caption, list(dict.fromkeys(key for row in rows for key in row)), rows)
 
 
 def _in_csv(value: Any) -> str:

@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
+import jinja2
 from markupsafe import Markup
 
 from vitral.core.latex import escape
@@ -10,29 +13,35 @@ from vitral.explanation.formulas import latex, lines, markdown_latex, mathml, te
 from vitral.explanation.formulas.notation import Expression
 from vitral.explanation.phrasebook import Phrases
 from vitral.explanation.steps import Arithmetic, Panel, Step
-from vitral.explanation.truncation import Shown, is_truncated, shown_cells, truncate
-from vitral.explanation.walkthrough import StepView, TableView, Walkthrough, opening, views
+from vitral.explanation.walkthrough import (
+    Place,
+    StepView,
+    TableView,
+    Walkthrough,
+    is_truncated,
+    opening,
+    shown_cells,
+    truncate,
+    views,
+)
 from vitral.report.html import page
-from vitral.report.latex import document
 from vitral.report.markdown import markdown
 from vitral.report.notebook import page_of
 from vitral.report.sections import (
-    Beside,
+    CELL_WORDS,
     CellTable,
-    CellWords,
+    Columns,
     Details,
     Formula,
     Heading,
     Paragraph,
     Section,
-    WholeTable,
 )
 
 MOST_CELLS = 4_000
 """If a page shows more, each table has the arithmetic of its worked row only."""
 MOST_WHOLE = 10_000
 """Cells of a table that can be opened; the numbers of a larger one are in the plain data."""
-WORDS = ("open", "close", "all_terms", "fewer_terms", "scroll")
 
 
 def to_page(walkthrough: Walkthrough, *, digits: int = 3, whole: bool = False, before: Sequence[Section] = ()) -> str:
@@ -138,7 +147,7 @@ def _inside(view: StepView, digits: int, say: Phrases, *, is_page: bool, is_smal
     step = view.step
     tables = tuple(_table(view, table, digits, say, is_page=is_page, is_small=is_small) for table in view.tables)
     words = [Paragraph(each) for each in (step.sentence, step.shapes) if each]
-    shown = [Beside(tables)] if len(tables) > 1 else tables
+    shown = [Columns(tables)] if len(tables) > 1 else tables
     return [*formula_of(step, digits, say), *words, *shown]
 
 
@@ -178,21 +187,22 @@ def _table(view: StepView, table: TableView, digits: int, say: Phrases, *, is_pa
         _indices(shown.rows),
         _indices(shown.columns),
         _whole(panel, digits, say) if is_page else None,
-        CellWords(**{name: say(f"page.{name}") for name in WORDS}) if is_page else None,
+        {name: say(f"page.{name}") for name in CELL_WORDS} if is_page else None,
     )
 
 
-def _indices(shown: tuple[Shown, ...]) -> tuple[int | None, ...]:
+def _indices(shown: tuple[Place, ...]) -> tuple[int | None, ...]:
     return tuple(place if isinstance(place, int) else None for place in shown)
 
 
-def _whole(panel: Panel, digits: int, say: Phrases) -> WholeTable | None:
+def _whole(panel: Panel, digits: int, say: Phrases) -> dict[str, Any] | None:
     """The whole table, if it is not shown anyway and is not too large."""
     if not is_truncated(panel, say) or _size(panel) > MOST_WHOLE:
         return None
     every = truncate(panel, digits, replace(say, whole=True))
     options = " ".join(f"--{name} {{{axis}}}" for name, axis in zip(panel.asked, ("row", "column"), strict=False))
-    return WholeTable(every.headings, every.lines, say("page.ask", options=options) if options else "", panel.first)
+    ask = say("page.ask", options=options) if options else ""
+    return {"columns": every.headings, "rows": every.lines, "ask": ask, "first": panel.first}
 
 
 def _working(arithmetic: Arithmetic, digits: int, say: Phrases, *, is_worked: bool) -> Formula | None:
@@ -210,3 +220,33 @@ def _working(arithmetic: Arithmetic, digits: int, say: Phrases, *, is_worked: bo
         markdown_latex(equation, digits, say),
         whole if whole != written else "",
     )
+
+
+def document(template: str, **parts: Any) -> Markup:
+    """A filled template; text that is `Markup` is LaTeX already."""
+    return Markup(_templates().get_template(template).render(**parts))
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("vitral.report", "templates"),
+        autoescape=True,
+        finalize=lambda value: value if isinstance(value, Markup) else Markup(escape(str(value))),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        block_start_string="<%",
+        block_end_string="%>",
+        variable_start_string="<<",
+        variable_end_string=">>",
+    )
+    environment.filters["number"] = _number
+    return environment
+
+
+def _number(cell: str | None) -> Markup:
+    """A number of a table in mathematics, where a bare comma would be that of a list; words as they are."""
+    text = escape(cell or "")
+    return Markup(text if not cell or any(map(str.isalpha, cell)) else f"${text.replace(',', '{,}')}$")

@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from vitral.runs.folder import RunFolder, is_run, refuse_existing
     from vitral.runs.identity import Decision, Identity, Parent
     from vitral.runs.loading import LoadedRun, load_run, trajectory
-    from vitral.runs.sealed import SealedRun, enter
-    from vitral.runs.summary import FoundRuns, RunSummary, find_runs, summarize_run
-    from vitral.runs.verification import Finding, verify
+    from vitral.runs.sealed import Finding, SealedRun, enter, verify
+    from vitral.runs.summary import FoundRuns, RunSummary, runs_below, summarize_run
 
 __all__ = [
     "Checkpoint",
@@ -28,10 +27,10 @@ __all__ = [
     "SealedRun",
     "TrainingConfig",
     "enter",
-    "find_runs",
     "is_run",
     "load_run",
     "refuse_existing",
+    "runs_below",
     "summarize_run",
     "trajectory",
     "verify",

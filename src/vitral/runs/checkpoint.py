@@ -60,13 +60,12 @@ def step_name(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def save_checkpoint(steps: Path, checkpoint: Checkpoint, *, replace: bool = False) -> Path:
-    """Write a checkpoint as a new folder under `steps`.
+def save_checkpoint(steps: Path, checkpoint: Checkpoint) -> Path:
+    """Write a checkpoint as a folder under `steps`, in the place of another of the same step.
 
     Args:
         steps: the folder of checkpoints.
         checkpoint: the checkpoint.
-        replace: whether to replace a checkpoint of the same step; otherwise an existing one is kept unchanged.
 
     Raises:
         UsageError: a link stands in the way.
@@ -78,7 +77,7 @@ def save_checkpoint(steps: Path, checkpoint: Checkpoint, *, replace: bool = Fals
         STATE: as_json({"format": FORMAT, "step": checkpoint.step, **checkpoint.state}),
         HISTORY: as_json(dict(checkpoint.history)),
     }
-    return _write(steps / step_name(checkpoint.step), content, replace=replace)
+    return _write(steps / step_name(checkpoint.step), content)
 
 
 def reseal(folder: Path, history: Mapping[str, Any]) -> None:
@@ -88,13 +87,11 @@ def reseal(folder: Path, history: Mapping[str, Any]) -> None:
         UsageError: the checkpoint is damaged.
         StorageError: the checkpoint cannot be written; the former one is intact.
     """
-    _write(folder, contents(folder)[0] | {HISTORY: as_json(dict(history))}, replace=True)
+    _write(folder, contents(folder)[0] | {HISTORY: as_json(dict(history))})
 
 
-def _write(folder: Path, content: Mapping[str, bytes], *, replace: bool) -> Path:
+def _write(folder: Path, content: Mapping[str, bytes]) -> Path:
     steps, there = folder.parent, folder.is_dir()
-    if there and not replace:
-        return folder
     beside, old = steps / f".tmp-{os.getpid()}-{folder.name}", steps / f".old-{folder.name}"
     with storage(folder):
         try:

@@ -198,5 +198,13 @@ def comparable(config: RunConfig) -> dict[str, Any]:
     return plain
 
 
+def with_free_keys(config: RunConfig, written: RunConfig) -> RunConfig:
+    """A sealed configuration with the keys that may change as they are written."""
+    free = {key: getattr(written.training, key) for key in FREE}
+    training = config.training.model_copy(update=free)
+    corpus = config.corpus.model_copy(update={"source": written.corpus.source})
+    return config.model_copy(update={"training": training, "corpus": corpus})
+
+
 FREE = ("log_every", "sample_every", "sample_tokens", "watch", "checkpoint_every", "keep_checkpoints", "sharding")
 """Keys of [training] that do not affect the results, so that they may change when a run is resumed."""

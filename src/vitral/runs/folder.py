@@ -8,11 +8,10 @@ tokenizer.json     the tokenizer, complete
 ngrams.json        the n-gram baselines, once counted
 metrics.jsonl      one JSON object per line: every measurement
 steps/step-…/      checkpoints
-best, last         one line each, for people: the name of a checkpoint
 samples/  report/  samples generated during training; figures and pages
 .lock              locked by the process that writes to the run
 
-What is read back is verified against the newest intact checkpoint. `vitral.runs.verification` judges damage.
+What is read back is verified against the newest intact checkpoint. `vitral.runs.sealed` judges damage.
 """
 
 import dataclasses
@@ -151,7 +150,7 @@ class RunFolder:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The content of config.toml; `vitral.runs.verification` compares it with the sealed configuration.
+        """The content of config.toml; `vitral.runs.sealed` compares it with the sealed configuration.
 
         Raises:
             UsageError: it cannot be read.
@@ -259,7 +258,6 @@ class RunFolder:
                 checkpoints.set_aside(folder)
         if checkpoint is None:
             return self.log.cut({"bytes": 0})
-        self.point(checkpoint)
         if "stopped" in checkpoint.history:  # of events that are removed now, so that a kill leaves a log as sealed
             checkpoints.reseal(self.steps / last, _without_stop(checkpoint))
         return self.log.cut(checkpoint.history["metrics"])
@@ -269,32 +267,26 @@ class RunFolder:
         files.make(self.path / "samples")
         replace_durably(self.path / "samples" / f"{step_name(step)}.txt", (text + "\n").encode())
 
-    def save(self, checkpoint: Checkpoint, *, keep: int, replace: bool = False) -> None:
-        """Write a checkpoint that seals the log so far, and remove old checkpoints.
+    def save(self, checkpoint: Checkpoint, *, keep: int) -> None:
+        """Write a checkpoint that seals the log so far, in the place of one of the same step; remove old checkpoints.
 
         The newest `keep` checkpoints remain, and that of the state's `best_step`.
 
         Args:
             checkpoint: the checkpoint.
             keep: how many remain.
-            replace: whether to replace a checkpoint of the same step.
 
         Raises:
             StorageError: the checkpoint cannot be written; earlier checkpoints are intact.
         """
         # Events must reach the disk before the checkpoint that follows them: sealing flushes them.
         history = {**checkpoint.history, "metrics": self.log.seal()}
-        checkpoints.save_checkpoint(self.steps, dataclasses.replace(checkpoint, history=history), replace=replace)
+        checkpoints.save_checkpoint(self.steps, dataclasses.replace(checkpoint, history=history))
         self.tidy(checkpoint, keep=keep)
 
     def tidy(self, newest: Checkpoint, *, keep: int) -> None:
-        """Point to the newest checkpoint and the best, and remove old ones: the end of a save, which a kill may skip.
-
-        Raises:
-            StorageError: a pointer cannot be written.
-        """
-        self.point(newest)
-        checkpoints.prune(self.steps, keep=keep, also={*pointers(newest).values()})
+        """Remove old checkpoints but the best: the end of a save, which a kill may skip."""
+        checkpoints.prune(self.steps, keep=keep, also={_best(newest)})
 
     def reseal(self, key: str = "stopped") -> None:
         """Seal events that were appended after the newest checkpoint, by writing its history again.
@@ -333,8 +325,8 @@ class RunFolder:
             UsageError: there is no intact checkpoint.
         """
         newest = newest or self.newest()
-        pointed = {"last": ""} if newest is None else pointers(newest)
-        last, first = pointed["last"], pointed.get(which, pointed["last"])
+        last = "" if newest is None else step_name(newest.step)
+        first = _best(newest) if newest is not None and which == "best" else last
         there = (folder.name for folder in reversed(list_checkpoints(self.steps)))
         for name in sorted((name for name in there if name <= last), key=lambda name: name != first):
             try:
@@ -354,24 +346,15 @@ class RunFolder:
             if folder.is_dir():
                 files.sweep(folder)
 
-    def point(self, checkpoint: Checkpoint) -> None:
-        """Write the names of the last and the best checkpoint, for people.
-
-        Raises:
-            StorageError: they cannot be written.
-        """
-        for pointer, name in pointers(checkpoint).items():
-            replace_durably(self.path / pointer, f"{name}\n".encode())
-
     def _read(self, name: str, most: int = MOST_DOCUMENT) -> bytes:
         with readable(self.path / name):
             return read(self.path / name, most)
 
 
-def pointers(newest: Checkpoint) -> dict[str, str]:
-    """The names of the best and the last checkpoint, by "best" and "last"; none is best before the first evaluation."""
-    steps = {"best": newest.state.get("best_step"), "last": newest.step}
-    return {pointer: step_name(step) for pointer, step in steps.items() if step is not None}
+def _best(newest: Checkpoint) -> str:
+    """The name of the best checkpoint; before the first evaluation, of the newest."""
+    best = newest.state.get("best_step")
+    return step_name(newest.step if best is None else best)
 
 
 def log_seal(checkpoint: Checkpoint | None) -> Mapping[str, Any] | None:

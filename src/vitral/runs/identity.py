@@ -91,6 +91,15 @@ class Identity(Config):
         return config
 
 
+def identity_in(state: Mapping[str, Any], where: str) -> Identity:
+    """A run's identity in a checkpoint's state or in run.json.
+
+    Raises:
+        UsageError: it is malformed.
+    """
+    return Identity.parse({key: value for key, value in state.items() if key in Identity.model_fields}, where)
+
+
 def decided(config: RunConfig, decision: Decision) -> RunConfig:
     """The configuration with one decision applied."""
     changes = {name: getattr(decision, name) for name in ("steps", "schedule", "threads", "evaluate_every")}

@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from vitral.core.config import nearest
@@ -31,12 +31,8 @@ class Preset:
 
 def presets() -> dict[str, Preset]:
     """Every preset by name."""
-    files = [file for file in (resources.files("vitral.runs") / "_presets").iterdir() if file.name.endswith(".toml")]
-    found = {}
-    for file in sorted(files, key=lambda file: file.name):
-        name = file.name.removesuffix(".toml")
-        found[name] = Preset(name, **tomllib.loads(file.read_text(encoding="utf-8")))
-    return found
+    files = sorted((Path(__file__).parent / "_presets").glob("*.toml"))
+    return {file.stem: Preset(file.stem, **tomllib.loads(file.read_text(encoding="utf-8"))) for file in files}
 
 
 def preset_model(name: str) -> ModelConfig:

@@ -18,7 +18,7 @@ from vitral.core.language import Message
 from vitral.runs.checkpoint import FORMAT, MANIFEST, Checkpoint, count_weights, step_name
 from vitral.runs.folder import CONFIG, IMPORTED, log_seal, readable_path, run_folders
 from vitral.runs.lock import is_held
-from vitral.runs.verification import Verified, verify
+from vitral.runs.sealed import SealedRun, verify
 
 State = Literal["finished", "running", "stopped", "damaged"]
 
@@ -119,32 +119,22 @@ class FoundRuns:
     notes: tuple[str, ...] = ()
 
 
-def find_runs(folder: Path) -> FoundRuns:
+def runs_below(folder: Path) -> FoundRuns:
     """Every run below a folder, or the folder itself if it is one; folders inside a run are not looked into.
 
     Hidden folders are left out, and links to folders are not followed. A run that is damaged or was copied in part is
     listed as such.
 
     Raises:
-        UsageError: there is no such folder, or it cannot be read.
+        UsageError: there is no such folder, it cannot be read, or no run is in it.
     """
     notes: list[str] = []
     found = [summarize_run(path, _name(path, folder)) for path in run_folders(folder, notes)]
-    return FoundRuns(folder, tuple(sorted(found, key=lambda run: run.name)), tuple(notes))
-
-
-def runs_below(folder: Path) -> FoundRuns:
-    """Every run below a folder.
-
-    Raises:
-        UsageError: there is no such folder, or no run in it.
-    """
-    found = find_runs(folder)
-    if not found.runs:
+    if not found:
         raise UsageError(
             "{folder}: no run in it; train one with vitral train TEXT, or name another folder", folder=folder
         )
-    return found
+    return FoundRuns(folder, tuple(sorted(found, key=lambda run: run.name)), tuple(notes))
 
 
 def _name(path: Path, folder: Path) -> str:
@@ -167,23 +157,23 @@ def summarize_run(path: Path, name: str | None = None) -> RunSummary:
     return replace(summary, state="running", why="") if is_held(path) else summary
 
 
-def _summary(run: Verified, summary: RunSummary) -> RunSummary:
+def _summary(run: SealedRun, summary: RunSummary) -> RunSummary:
     newest, damaged = run.newest, {one.file for one in run.findings}
     summary = replace(summary, why=_reason(run.findings[0].line, summary.path) if run.findings else "")
     if any(one.is_refused and one.file != CONFIG for one in run.findings):
         return summary
-    config = run.sealed["config"]
-    planned = [decision["steps"] for decision in run.sealed["decisions"] if decision.get("steps")]
+    config = run.seal["config"]
+    planned = [decision["steps"] for decision in run.seal["decisions"] if decision.get("steps")]
     steps = [config["training"]["steps"], *planned][-1]
-    corpus = {} if "corpus.json" in damaged else run.folder.document("corpus", run.sealed)
-    counted = None if "ngrams.json" in damaged else run.folder.ngrams(run.sealed)
+    corpus = {} if "corpus.json" in damaged else run.folder.document("corpus", run.seal)
+    counted = None if "ngrams.json" in damaged else run.folder.ngrams(run.seal)
     events: list[dict[str, Any]] = []
     if newest is not None and "metrics.jsonl" not in damaged:
         events = list(run.folder.log.events(READ, log_seal(newest)))
     summary = replace(
         summary,
         format=FORMAT,
-        run=run.sealed["run"],
+        run=run.seal["run"],
         **_of_text(config, corpus, run),
         **_of_model(config, run),
         **_of_training(config, newest, events),
@@ -199,7 +189,7 @@ def _summary(run: Verified, summary: RunSummary) -> RunSummary:
     return replace(summary, state="stopped", why=reasons[-1] if reasons else "")
 
 
-def _of_text(config: Mapping[str, Any], corpus: Mapping[str, Any], run: Verified) -> dict[str, Any]:
+def _of_text(config: Mapping[str, Any], corpus: Mapping[str, Any], run: SealedRun) -> dict[str, Any]:
     """The text, the tokenizer, and marks by which equal test texts and equal test tokens are known."""
     if not corpus:
         return {}
@@ -210,11 +200,11 @@ def _of_text(config: Mapping[str, Any], corpus: Mapping[str, Any], run: Verified
         "tokenizer": str(corpus["tokenizer"]),
         "vocab_size": corpus["vocab_size"],
         "test_text": text,
-        "test_tokens": sha256(as_json([text, run.sealed["documents"]["tokenizer.json"]])),
+        "test_tokens": sha256(as_json([text, run.seal["documents"]["tokenizer.json"]])),
     }
 
 
-def _of_model(config: Mapping[str, Any], run: Verified) -> dict[str, Any]:
+def _of_model(config: Mapping[str, Any], run: SealedRun) -> dict[str, Any]:
     model, parameters = config["model"], None
     if run.newest is not None:
         with suppress(UsageError, OSError):
@@ -248,7 +238,7 @@ def _of_training(
     }
 
 
-def _when(run: Verified, events: Sequence[Mapping[str, Any]]) -> float | None:
+def _when(run: SealedRun, events: Sequence[Mapping[str, Any]]) -> float | None:
     stepped = [event["stepped"] for event in events if event["event"] == "end" and event.get("stepped")]
     if stepped:
         return float(stepped[-1])

@@ -134,6 +134,9 @@ class Comparison:
         excluded: reason why it must not be tested; empty where it may.
         sample: the paired units.
         rival: name of the baseline arm, for programs; empty where it is compared with no arm.
+        failures: of losses, where a run of either arm failed; `values` and `others` are of the others.
+        choice: variance that the choice of both arms' tuned values adds to that of the log ratio.
+        untuned: the arms of the two whose best value may lie beyond those tried.
     """
 
     subject: str
@@ -145,6 +148,9 @@ class Comparison:
     excluded: str = ""
     sample: Sample = "seeds"
     rival: str = ""
+    failures: "Failures | None" = None
+    choice: float = 0.0
+    untuned: tuple[str, ...] = ()
 
     @property
     def differences(self) -> list[float]:
@@ -182,14 +188,6 @@ class Failures:
         """Whether the arm fails from every seed, and its baseline arm does not."""
         return self.failed == self.seeds and self.others_failed < self.others
 
-    @property
-    def p(self) -> float:
-        """Fisher's exact test, two-sided (Fisher 1935)."""
-        from scipy import stats
-
-        table = [[self.failed, self.seeds - self.failed], [self.others_failed, self.others - self.others_failed]]
-        return float(stats.fisher_exact(table).pvalue)  # pyright: ignore[reportAttributeAccessIssue]
-
 
 @dataclass(frozen=True)
 class Claim:
@@ -197,17 +195,17 @@ class Claim:
 
     Attributes:
         comparison: that was judged.
-        seeds: shared by both series.
+        seeds: shared by both series, of losses those from which neither run failed.
         difference: mean of the paired differences, of losses the difference of geometric means; NaN without shared
-            seeds, and of an arm that fails.
-        low: lower end of the simultaneous interval; None without a test.
+            seeds.
+        low: lower end of the simultaneous interval; None without a test, and where runs failed.
         high: upper end, or None.
-        p: the p value after correction; None without a test.
-        family: comparisons that were corrected for together; of an arm that fails, all contrasts of the study.
+        p: the p value after correction; None without a test. Where runs failed it is that of the ranks.
+        family: comparisons that were corrected for together; where runs failed, all contrasts of the study.
         why: reason why there was no test; empty where there was one.
         margin: differences of up to this share of the baseline arm's loss count as equivalent; None: no margin.
         detectable: the share of the baseline arm's loss that this design finds with a probability of 0.7 to 0.8.
-        failures: of an arm that fails; None otherwise.
+        above: where runs failed, the share of pairs of runs in which the arm's is the worse.
     """
 
     comparison: Comparison
@@ -220,11 +218,16 @@ class Claim:
     why: str = ""
     margin: float | None = None
     detectable: float | None = None
-    failures: Failures | None = None
+    above: float | None = None
+
+    @property
+    def failures(self) -> Failures | None:
+        """Where a run of either arm failed."""
+        return self.comparison.failures
 
     @property
     def shown(self) -> bool | None:
-        """Whether a difference was shown: the interval excludes zero, or p < 0.05 for failures; None without a test."""
+        """Whether a difference was shown: the interval excludes zero, or p < 0.05 of ranks; None without a test."""
         if self.failures is not None:
             return None if self.p is None else self.p < LEVEL
         if self.low is None or self.high is None:
@@ -255,7 +258,10 @@ class Claim:
         margin; or "undecided".
         """
         if self.failures is not None:
-            return "fails"
+            is_better = self.shown and self.above is not None and self.above < 0.5
+            if self.failures.failed and not is_better:
+                return "fails"
+            return "better" if is_better else "worse" if self.shown else "undecided"
         if not self.shown:
             return "equivalent" if self.within_margin else "undecided"
         higher, better = self.difference > 0, self.comparison.quantity.better
@@ -293,17 +299,22 @@ class Claim:
         """The claim as one sentence with the numbers it rests on."""
         one = self.comparison
         about = {"subject": capital(one.subject), "against": one.against, "quantity": one.quantity.told}
-        if self.failures is not None:
-            return self._failing(self.failures, about)
+        text = self._compared(about) if self.failures is None else self._failing(self.failures, about)
+        if not one.untuned:
+            return text
+        return text + _(
+            " Untuned, since the best value is the last that was tried: {arms}.", arms=", ".join(one.untuned)
+        )
+
+    def _compared(self, about: Plain) -> str:
+        """The sentence where no run failed."""
         if not self.seeds:
             return _(
                 "{subject} against {against}, {quantity}: no comparison, since both share no {units}.",
                 **about,
-                units=_(one.sample),
+                units=_(self.comparison.sample),
             )
-        digits = digits_for((self.difference,), one.quantity.digits)
-        unit = f" {_(one.quantity.unit)}" if one.quantity.unit else ""
-        about["difference"] = f"{signed(self.difference, digits)}{unit}"
+        about["difference"] = self._difference
         if self.p is None:
             return _("{subject} against {against}, {quantity}: {difference}; no verdict: {why}.", **about, why=self.why)
         about |= {"interval": self.span, "p": p_clause(self.p), "verdict": self.words}
@@ -312,22 +323,35 @@ class Claim:
             "{subject} against {against}, {quantity}: {difference} (95% CI {interval}, {p}{more}): {verdict}.", **about
         )
 
+    @property
+    def _difference(self) -> str:
+        quantity = self.comparison.quantity
+        unit = f" {_(quantity.unit)}" if quantity.unit else ""
+        return f"{signed(self.difference, digits_for((self.difference,), quantity.digits))}{unit}"
+
+    @property
+    def trained(self) -> str:
+        """Of how many seeds the difference is, where runs failed; empty otherwise."""
+        if self.failures is None:
+            return ""
+        return _("trained seeds only, {k} of {n}", k=self.seeds, n=max(self.failures.seeds, self.failures.others))
+
     def _failing(self, found: Failures, about: Mapping[str, str]) -> str:
-        """The sentence about an arm that fails."""
-        finite = [value for value in self.comparison.values.values() if math.isfinite(value)]
-        loss = number(fmean(finite), f".{self.comparison.quantity.digits}f") if finite else _("not finite")
+        """The sentence where runs failed."""
         if self.p is None:
             test = _("; no test: {why}", why=self.why)
         else:
             more = "" if self.family == 1 else _(", corrected for the {n} contrasts of the study", n=self.family)
-            test = _(" ({p}, Fisher's exact test{more})", p=p_clause(self.p), more=more)
+            test = _(" ({p}, ranks with failed runs last{more})", p=p_clause(self.p), more=more)
+            if self.verdict != "fails":
+                test += f": {_(self.verdict)}"
+        if self.seeds:
+            test += _("; {trained}: {difference}", trained=self.trained, difference=self._difference)
         return _(
-            "{subject} fails in {failed} of {n} seeds (mean {quantity} {loss}); {against} in {others_failed} of "
-            "{others}{test}.",
+            "{subject} fails in {failed} of {n} seeds, {against} in {others_failed} of {others}{test}.",
             **about,
             failed=found.failed,
             n=found.seeds,
-            loss=loss,
             others_failed=found.others_failed,
             others=found.others,
             test=test,

@@ -6,7 +6,7 @@ The first arm is the base. Every other arm lists its changes and nothing else; t
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
@@ -18,17 +18,30 @@ BudgetName = Literal["quick", "standard", "full"]
 BUDGETS: tuple[BudgetName, ...] = ("quick", "standard", "full")
 Unit = Literal["nats per token", "bits per character"]
 
-TUNING_SEED = 0
-"""Seed of the runs in which values are tried; no seed of a study that tunes."""
+TUNING_SEEDS = 0, 1_000_000
+"""Seeds of the runs in which values are tried; no seeds of a study that tunes."""
 
-AMOUNTS = ("training.steps", "training.batch_size", "training.accumulation")
-"""Keys that may be tuned and change the operations of a run, so that no arm of a study that matches tunes them."""
-KNOBS = ("training.optimizer.", "training.schedule.", "training.clip_norm", "model.dropout", *AMOUNTS)
-"""Keys, or how they begin, that may be tuned. Sizes are not among them: a larger model mostly has the lower loss."""
+KNOBS = ("training.optimizer.", "training.schedule.", "training.clip_norm", "model.dropout")
+"""Keys, or how they begin, that may be tuned. Sizes and amounts are not among them: more mostly has the lower loss."""
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
 Factors = Annotated[tuple[Annotated[float, Field(gt=0, le=1e6)], ...], Field(strict=False, min_length=2)]
-Tune = dict[str, Factors]
+
+
+def _tune(tune: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
+    """Refuse keys that are no knobs of the training, and factors that cannot be tried in order."""
+    for key, factors in tune.items():
+        if not key.startswith(KNOBS):
+            knobs = ", ".join(f"{knob}*" if knob.endswith(".") else knob for knob in KNOBS)
+            raise UsageError("{key} cannot be tuned; these can: {knobs}", key=key, knobs=knobs)
+        if list(factors) != sorted(set(factors)):
+            raise UsageError("the factors of {key} must increase", key=key)
+    if len({len(factors) for factors in tune.values()}) > 1:
+        raise UsageError("values that move together need as many factors each")
+    return tune
+
+
+Tune = Annotated[dict[str, Factors], AfterValidator(_tune)]
 
 
 def _seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
@@ -77,12 +90,6 @@ class Arm(Config):
     run: Annotated[str, Field(min_length=1)] | None = None
     contrast: bool = True
     tune: Tune | None = None
-
-    @field_validator("tune")
-    @classmethod
-    def _can_be_tried(cls, tune: Tune | None) -> Tune | None:
-        check_tune(tune or {})
-        return tune
 
 
 class Budget(Config):
@@ -156,12 +163,22 @@ class Study(Config):
                 raise UsageError(
                     "budgets: {budget!r} leaves only the base, so there is nothing to compare", budget=budget
                 )
-        check_tune(self.tune)
-        self._check_matched()
-        seeds = [self.seeds, *(budget.seeds for budget in self.budgets.values() if budget.seeds is not None)]
-        if self.tunes and any(TUNING_SEED in each for each in seeds):
-            raise UsageError("seeds: {seed} is the seed with which arms are tuned", seed=TUNING_SEED)
+        self.check_not_of_tuning(
+            [*self.seeds, *(one for budget in self.budgets.values() for one in budget.seeds or ())]
+        )
         return self
+
+    def check_not_of_tuning(self, seeds: Sequence[int]) -> None:
+        """Refuse seeds of the runs in which values are tried, where some arm is tuned.
+
+        Raises:
+            UsageError: names the seed.
+        """
+        for seed in TUNING_SEEDS if self.tunes else ():
+            if seed in seeds:
+                raise UsageError(
+                    "seeds: {seed} is a seed with which the arms of {study} are tuned", seed=seed, study=self.name
+                )
 
     def _check_base(self) -> None:
         base = self.arms[0]
@@ -179,20 +196,6 @@ class Study(Config):
             if key in arm.changes:
                 raise UsageError(
                     "arms: {name!r} cannot change {key!r}: all arms of a study share it", name=arm.name, key=key
-                )
-
-    def _check_matched(self) -> None:
-        matched = next((arm.name for arm in self.arms if arm.match), None)
-        if matched is None:
-            return
-        for name, key in ((arm.name, key) for arm in self.arms for key in self.tuned(arm)):
-            if key in AMOUNTS:
-                raise UsageError(
-                    "tune: {key} of {name!r} would undo the match of {matched!r}; tune other values, or leave "
-                    "match out",
-                    key=key,
-                    name=name,
-                    matched=matched,
                 )
 
     @property
@@ -248,27 +251,6 @@ class Study(Config):
         if not size.tuned:
             arms, update["tune"] = [arm.model_copy(update={"tune": None}) for arm in arms], {}
         return self.model_copy(update=update | {"arms": tuple(arms)})
-
-
-def check_tune(tune: Tune) -> None:
-    """Refuse keys that are no knobs of the training, and factors that cannot be tried in order.
-
-    Raises:
-        ValueError: says which key, or that lists are of unequal length, or not increasing.
-    """
-    for key in tune:
-        if not key.startswith(KNOBS):
-            raise UsageError(
-                "tune: {key} cannot be tuned; these can: {knobs}",
-                key=key,
-                knobs=", ".join(f"{knob}*" if knob.endswith(".") else knob for knob in KNOBS),
-            )
-    lengths = {len(factors) for factors in tune.values()}
-    if len(lengths) > 1:
-        raise UsageError("tune: values that move together need as many factors each")
-    for key, factors in tune.items():
-        if list(factors) != sorted(set(factors)) or len(set(map(factor_name, factors))) < len(factors):
-            raise UsageError("tune: the factors of {key} must increase", key=key)
 
 
 def factor_name(factor: float) -> str:

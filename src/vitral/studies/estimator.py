@@ -7,8 +7,9 @@ seed has on all arms alike, plus noise whose variance may differ from arm to arm
    noisy arm does not blur it. An arm's own variance is estimated from its residuals, freed of the share that the seed's
    estimated effect has in them.
 2. The pool is the mean of the variances that are at most four times their median. An arm below the pool gets the pool's
-   variance. An arm above it keeps its own; with six seeds or more, one within the four medians is first moved half-way
-   to the pool (Smyth 2004). An arm is never treated as quieter than the pool.
+   variance. An arm above it gets half as much again as its own, at most four times the pool, or its own where that is
+   more: from few seeds an arm whose errors are skewed looks quieter than it is just where its mean is far off. An arm
+   is never treated as quieter than the pool.
    Of three arms, the variances of two cannot be told apart beside a third that is wild, as those of two arms cannot:
    with six seeds or more both get half the variance of their difference, the third its own.
 3. Each contrast has the degrees of freedom of Welch and Satterthwaite.
@@ -18,6 +19,9 @@ seed has on all arms alike, plus noise whose variance may differ from arm to arm
 
 `tests/studies/test_estimator_by_simulation.py` counts the errors over simulated studies; `docs/experiments.md` has the
 table. With two arms the rule is the paired t test.
+
+Where runs have failed there is no mean to compare, and `rank_test` compares the ranks. `variance_of_trials` is the
+noise of the runs in which values are tried.
 """
 
 import math
@@ -39,9 +43,10 @@ FEW_SEEDS, FEW_CONTRASTS = 3, 2
 """With so few seeds the error stays at 5 % only in families of so few contrasts (by simulation)."""
 WILD = 4.0
 """Times the median variance above which an arm is not in the pool."""
-SHRINKING_SEEDS, SHRINKING = 6, 5.0
-"""From so many seeds on, a variance above the pool is averaged with it, which counts as so many degrees of freedom; and
-of three arms a wild one is told from the other two."""
+DOUBTFUL = 1.5
+"""Times its own variance that an arm above the pool gets, up to `WILD` times the pool."""
+TELLING_SEEDS = 6
+"""From so many seeds on, a wild one of three arms is told from the other two."""
 DRAWS = 99_999
 """Of the null hypothesis, for a family's common level."""
 SAME = 1e-10
@@ -76,16 +81,12 @@ class Variances:
     """The variances of the arms' log losses over seeds, the seed's common effect left out.
 
     Attributes:
-        own: of each arm, from its residuals.
-        pool: the mean over the arms that are not wild.
         used: of each arm, for the contrasts.
         alone: arms that do not use the pool.
         freedom: degrees of freedom of one arm's variance; the pool's is `pooled` times as many.
         pooled: the pool has the degrees of freedom of so many arms.
     """
 
-    own: Float[np.ndarray, " arms"]
-    pool: float
     used: Float[np.ndarray, " arms"]
     alone: Bool[np.ndarray, " arms"]
     freedom: float
@@ -122,13 +123,12 @@ def variances(values: Float[np.ndarray, "arms seeds"]) -> Variances:
     tame = own <= WILD * median
     pool = float(own[tame].mean())
     alone = own > pool * (1 + 1e-9)
-    beside_wild = _beside_a_wild_arm(values) if arms == 3 and seeds >= SHRINKING_SEEDS else None
+    beside_wild = _beside_a_wild_arm(values) if arms == 3 and seeds >= TELLING_SEEDS else None
     if beside_wild is not None:
         return beside_wild
     freedom = (seeds - 1) * (1 - 1 / arms)
-    weight = freedom / (freedom + SHRINKING) if seeds >= SHRINKING_SEEDS else 1.0
-    shrunk = np.where(tame, weight * own + (1 - weight) * pool, own)
-    return Variances(own, pool, np.where(alone, shrunk, pool), alone, freedom, int(tame.sum()))
+    doubtful = np.maximum(own, np.minimum(DOUBTFUL * own, WILD * pool))
+    return Variances(np.where(alone, doubtful, pool), alone, freedom, int(tame.sum()))
 
 
 def _beside_a_wild_arm(values: Float[np.ndarray, "3 seeds"]) -> Variances | None:
@@ -144,7 +144,7 @@ def _beside_a_wild_arm(values: Float[np.ndarray, "3 seeds"]) -> Variances | None
     if rest <= WILD * quiet:
         return None
     own = np.where(alone, rest, quiet)
-    return Variances(own, quiet, own, alone, values.shape[1] - 2, 1)
+    return Variances(own, alone, values.shape[1] - 2, 1)
 
 
 def differences(
@@ -152,6 +152,7 @@ def differences(
     contrasts: Sequence[tuple[int, int]],
     draws: int = DRAWS,
     share: float = 1.0,
+    further: Sequence[float] | float = 0.0,
 ) -> tuple[Difference, ...]:
     """Estimate and test one family of contrasts.
 
@@ -159,6 +160,7 @@ def differences(
         values: log losses, all finite.
         contrasts: pairs of rows; the difference is the first minus the second.
         share: of the level of 5 %, where other contrasts of the family are tested by another rule.
+        further: variance of each contrast beside that of the runs, such as that of a choice made before.
         draws: of the null hypothesis. Results are reproducible: the draws are the same every time.
 
     Raises:
@@ -168,9 +170,10 @@ def differences(
     one, other = (np.array(rows) for rows in zip(*contrasts, strict=True))
     spread, means = variances(values), values.mean(axis=1)
     found = means[one] - means[other]
-    errors = np.sqrt((spread.used[one] + spread.used[other]) / seeds)
-    if errors.min() <= SAME:
+    of_runs = (spread.used[one] + spread.used[other]) / seeds
+    if np.sqrt(of_runs.min()) <= SAME:
         raise ZeroDivisionError
+    errors = np.sqrt(of_runs + np.asarray(further))
     freedom = _freedom(spread, one, other)
     extremes = _extremes(spread, one, other, freedom, draws)
     scores = _score(found / errors, freedom)
@@ -233,6 +236,61 @@ def _statistic(score: np.ndarray | float, freedom: np.ndarray) -> np.ndarray:
     """The inverse of `_score`, for positive statistics."""
     normal = np.asarray(score) * (8 * freedom + 3) / (8 * freedom + 1)
     return np.sqrt(freedom * np.expm1(normal**2 / freedom))
+
+
+# ---------------------------------------------------------------- runs that failed, and trials
+
+
+def rank_test(
+    values: Sequence[float], others: Sequence[float], failed: int = 0, others_failed: int = 0
+) -> tuple[float, float]:
+    """The exact two-sided permutation test of ranks (Wilcoxon 1945, Mann and Whitney 1947); failed runs tie as last.
+
+    The p value is the share of all ways to divide the ranks among the two arms whose rank sum is as far from its mean.
+
+    Args:
+        values: of the arm's runs that did not fail.
+        others: of the other arm's.
+        failed: further runs of the arm, each worse than every value.
+        others_failed: of the other arm.
+
+    Returns:
+        The p value, and the share of pairs of runs in which the arm's is the higher, ties counting half.
+
+    >>> rank_test([3.0, 3.1], [1.0, 1.1, 1.2], failed=1)
+    (0.1, 1.0)
+    """
+    from scipy import stats
+
+    num, rest = len(values) + failed, len(others) + others_failed
+    given = [*values, *[math.inf] * failed, *others, *[math.inf] * others_failed]
+    ranks = (2 * stats.rankdata(given)).astype(int)  # doubled, since ties have halves
+    ways = np.zeros((num + 1, 1 + int(ranks.sum())))
+    ways[0, 0] = 1
+    for rank in ranks:
+        ways[1:, rank:] += ways[:-1, :-rank]
+    found, mean = ranks[:num].sum(), num * (num + rest + 1)
+    far = np.abs(np.arange(ways.shape[1]) - mean) >= abs(found - mean)
+    return float(ways[num, far].sum() / ways[num].sum()), float(found / 2 - num * (num + 1) / 2) / (num * rest)
+
+
+def least_p(seeds: int, others: int) -> float:
+    """The least p value that `rank_test` can give: that of two arms of which each run of one is above the other's."""
+    return min(1.0, 2 / math.comb(seeds + others, seeds))
+
+
+def variance_of_trials(losses: Float[np.ndarray, "trials seeds"]) -> float:
+    """The variance of one run of a trial, the seed's common effect left out, from two trials and two seeds or more.
+
+    Medians over the trials, as a few values that are tried train badly and scatter more; divided by the median of a
+    variance of one, estimated from as many seeds.
+    """
+    from scipy import stats
+
+    trials, seeds = losses.shape
+    left = losses - losses.mean(axis=1, keepdims=True)
+    squares = ((left - np.median(left, axis=0)) ** 2).sum(axis=1) / (seeds - 1) / (1 - 1 / trials)
+    return float(np.median(squares) / (stats.chi2.median(seeds - 1) / (seeds - 1)))
 
 
 # ---------------------------------------------------------------- means with their intervals

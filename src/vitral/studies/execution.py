@@ -20,10 +20,10 @@ from vitral.evaluation import NgramBaselines
 from vitral.evaluation.losses import bits_per_nat
 from vitral.runs import enter
 from vitral.runs.lock import only_writer
-from vitral.studies.design import TUNING_SEED, BudgetName, Study, check_seeds
+from vitral.studies.design import TUNING_SEEDS, BudgetName, Study, check_seeds
 from vitral.studies.executors import opened
 from vitral.studies.jobs import Job, jobs_of, require_finished
-from vitral.studies.measures import beside_ngrams, final_losses, measure
+from vitral.studies.measures import measure
 from vitral.studies.probes import probe_named
 from vitral.studies.record import (
     ARMS,
@@ -84,7 +84,10 @@ def run_study(
     """
     note, found = noting(callback), read_record(out)
     seeds = seeds_of(study, seeds, found)
-    _check(study, seeds)
+    check_seeds(seeds)
+    study.check_not_of_tuning(seeds)
+    for probe in study.probes:
+        probe_named(probe)
     texts = Texts(dataset, tokenizers_of(study))
     require_training_memory(base, texts.vocab_size(base.corpus), _("study {study}", study=study.name))
     base = _with_plan(base, found, out, texts.of(base.corpus))
@@ -92,7 +95,7 @@ def run_study(
     trials = trials_of(study, arms, out)
     jobs = [*(job for _arm, job in trials), *jobs_of(out, arms, seeds)]
     require_fit(study, arms, seeds, texts, arms)
-    require_fit(study, [arm for arm, _job in trials], [TUNING_SEED], texts, arms)
+    require_fit(study, [arm for arm, _job in trials], TUNING_SEEDS, texts, arms)
     hashes = {arm.arm.name: texts.of(arm.config.corpus).fingerprint for arm in arms}
     record = {"format": FORMAT, "study": study.plain(), "base": without_seed(base), "seeds": list(seeds)}
     record |= {"texts": hashes} | ({} if budget is None else {"budget": budget})
@@ -123,19 +126,7 @@ def run_study(
                     budget=budget,
                     tuning=tuning,
                 )
-                result = beside_ngrams(final_losses(result, datasets, callback), datasets, callback)
                 return measure(result, base, datasets, callback)
-
-
-def _check(study: Study, seeds: Sequence[int]) -> None:
-    """Refuse seeds that cannot be, and a probe that does not exist."""
-    check_seeds(seeds)
-    if study.tunes and TUNING_SEED in seeds:
-        raise UsageError(
-            "seeds: {seed} is the seed with which the arms of {study} are tuned", seed=TUNING_SEED, study=study.name
-        )
-    for probe in study.probes:
-        probe_named(probe)
 
 
 def without_seed(config: RunConfig) -> dict[str, Any]:
@@ -153,7 +144,7 @@ def _arm_result(resolved: ResolvedArm, runs: Sequence[RunResult], work: Work) ->
         config=without_seed(config),
         num_parameters=resolved.num_parameters,
         flops_per_token=resolved.flops_per_token,
-        other_flops=resolved.all_flops - resolved.num_tokens * resolved.flops_per_token,
+        flops=resolved.all_flops,
         runs=tuple(runs),
         factor=factor,
     )
@@ -181,7 +172,7 @@ def _require_runs(jobs: Sequence[Job], study: Study, note: Callable[[str], objec
     free = {arm.name: study.tuned(arm) for arm in study.arms}
     for job in jobs:
         if job.is_there:
-            require_config(enter(job.out, note), job.run_config, () if job.seed == TUNING_SEED else free[job.arm])
+            require_config(enter(job.out, note), job.run_config, () if job.seed in TUNING_SEEDS else free[job.arm])
             require_finished(job.out)
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -186,21 +187,15 @@ def _be_a_worker() -> None:
 
 
 def _dask(address: str) -> Any:
+    distributed = _library("dask", "distributed")
     try:
-        from distributed import Client  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise _missing("dask", "distributed") from None
-    try:
-        return Client(address, set_as_default=False)
+        return distributed.Client(address, set_as_default=False)
     except (OSError, ValueError) as error:
         raise _refused(f"dask:{address}", error) from None
 
 
 def _slurm(options: str, folder: Path, threads: int) -> Any:
-    try:
-        import submitit  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise _missing("slurm", "submitit") from None
+    submitit = _library("slurm", "submitit")
     given = merge(*(assignment(option) for option in options.split(",") if option))
     usual = {"name": "vitral", "cpus_per_task": threads, "timeout_min": 24 * 60}
     try:
@@ -211,10 +206,15 @@ def _slurm(options: str, folder: Path, threads: int) -> Any:
     return executor
 
 
-def _missing(extra: str, package: str) -> UsageError:
-    return UsageError(
-        "--executor {extra}: {package} is not installed; pip install 'vitral[{extra}]'", extra=extra, package=package
-    )
+def _library(extra: str, package: str) -> Any:
+    try:
+        return import_module(package)
+    except ImportError:
+        raise UsageError(
+            "--executor {extra}: {package} is not installed; pip install 'vitral[{extra}]'",
+            extra=extra,
+            package=package,
+        ) from None
 
 
 def _refused(asked: str, error: Exception) -> UsageError:

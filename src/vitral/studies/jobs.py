@@ -22,7 +22,6 @@ from vitral.core.language import in_language
 from vitral.core.parts import import_parts
 from vitral.runs import RunConfig, RunFolder, enter, is_run, load_run
 from vitral.runs.lock import is_held
-from vitral.studies.record import ARMS
 from vitral.studies.resolution import ResolvedArm, tokens_key
 from vitral.studies.results import run_name
 from vitral.studies.texts import Texts
@@ -86,9 +85,9 @@ class Job:
         return (self.out / "config.toml").exists()
 
 
-def jobs_of(study: Path, arms: Sequence[ResolvedArm], seeds: Sequence[int], kind: str = ARMS) -> list[Job]:
+def jobs_of(study: Path, arms: Sequence[ResolvedArm], seeds: Sequence[int]) -> list[Job]:
     """Every arm from every seed; an arm comes after the one that it begins from."""
-    return [Job.of(arm, seed, study, f"{kind}/{arm.arm.name}/seed-{seed}") for seed in seeds for arm in arms]
+    return [Job.of(arm, seed, study, run_name(arm.arm.name, seed)) for seed in seeds for arm in arms]
 
 
 def do(job: Job, texts: Texts, callback: Callback) -> None:

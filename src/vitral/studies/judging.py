@@ -2,8 +2,11 @@
 
 `judge_losses` judges the contrasts of a study's losses, one family, by the estimator of arms and seeds
 (`vitral.studies.estimator`). Its words are *better* and *worse* ("by less than the margin" where the whole interval
-lies within the margin), *equivalent* (the interval lies within the margin and contains zero), *undecided*, and *fails*:
-an arm that fails has no mean to compare, so its failures are counted and tested by Fisher's exact test.
+lies within the margin), *equivalent* (the interval lies within the margin and contains zero), *undecided*, and *fails*.
+Where a run of either arm failed, the ranks of all their runs are compared, failed runs last (`estimator.rank_test`):
+with six seeds it sees a harm that every run shows in families of up to 23 contrasts. Each such contrast has its share
+of the family's level of 5 %, the others have theirs together. No mean contains a failed run. Where two arms run with
+different tuned values, the interval is wider by the variance of that choice (`losses.choice_variance`).
 
 `judge` judges the comparisons of a probe, a family of its own, marked exploratory. The rule is the paired t test
 (Student 1908) with Bonferroni's correction: with m comparisons in the family, each interval has the confidence
@@ -35,51 +38,45 @@ def judge(comparisons: Sequence[Comparison]) -> tuple[Claim, ...]:
     return tuple(_judged(one, family, why) for one, why in zip(comparisons, whys, strict=True))
 
 
-def judge_losses(
-    comparisons: Sequence[Comparison], *, margin: float, failures: Mapping[str, Failures] | None = None
-) -> tuple[Claim, ...]:
+def judge_losses(comparisons: Sequence[Comparison], *, margin: float) -> tuple[Claim, ...]:
     """One claim for each contrast of losses, in order: one family, judged on the log scale by arms and seeds.
 
     Args:
-        comparisons: arms and their rivals; every value is positive and finite, or its arm fails.
+        comparisons: arms and their rivals; every value is positive and finite, of a run that did not fail.
         margin: share of the rival's loss within which arms count as equivalent.
-        failures: by arm, of the arms that fail: these are tested by Fisher's exact test with Bonferroni's correction
-            for all comparisons, and their losses stay out of the estimator, which has the other contrasts' share of the
-            level of 5 %. Whether there are enough seeds for a test
-            depends on the number of all comparisons too.
     """
-    failing = dict(failures or {})
-    tested = [one for one in comparisons if one.arm not in failing and not one.excluded]
+    counted = [one for one in comparisons if not one.excluded]
+    tested = [one for one in counted if one.failures is None]
     series: dict[str, Mapping[int, float]] = {}
     for one in tested:
         series |= {one.arm: one.values, one.rival: one.others}
     seeds = sorted(set.intersection(*(set(values) for values in series.values()))) if series else []
     # The number that was designed: how many arms fail is seen only afterwards.
-    whys = {one.arm: _too_few(len(seeds), len(comparisons)) for one in tested}
-    found: dict[str, estimator.Difference] = {}
-    if tested and not any(whys.values()):
+    why, found = _too_few(len(seeds), len(comparisons)), dict[str, estimator.Difference]()
+    if tested and not why:
         rows = list(series)
         logs = np.log([[series[row][seed] for seed in seeds] for row in rows])
+        pairs, further = (
+            [(rows.index(one.arm), rows.index(one.rival)) for one in tested],
+            [one.choice for one in tested],
+        )
         try:
-            pairs = [(rows.index(one.arm), rows.index(one.rival)) for one in tested]
             # Arms that fail have their equal share of the family's level.
-            counted = sum(not one.excluded for one in comparisons)
-            estimates = estimator.differences(logs, pairs, share=len(tested) / counted)
+            share = len(tested) / len(counted)
+            estimates = estimator.differences(logs, pairs, share=share, further=further)
             found = {one.arm: each for one, each in zip(tested, estimates, strict=True)}
         except ZeroDivisionError:
-            whys = dict.fromkeys(whys, _(SAME, units=_("seeds")))
+            why = _(SAME, units=_("seeds"))
     claims = []
     for one in comparisons:
-        if one.arm in failing:
-            claims.append(_failed(one, failing[one.arm], len(comparisons), margin))
-            continue
         shared = [seed for seed in one.values if seed in one.others]
-        plain = Claim(one, len(shared), _ratio_difference(one, shared), family=len(tested), margin=margin)
-        if one.arm in found:
-            plain = _estimated(plain, found[one.arm])
+        plain = Claim(one, len(shared), _ratio_difference(one, shared), family=len(counted), margin=margin)
+        if one.excluded:
+            claims.append(replace(plain, why=one.excluded))
+        elif one.failures is not None:
+            claims.append(_ranked(plain, one.failures, len(comparisons)))
         else:
-            plain = replace(plain, why=one.excluded or whys.get(one.arm, ""))
-        claims.append(plain)
+            claims.append(_estimated(plain, found[one.arm]) if one.arm in found else replace(plain, why=why))
     return tuple(claims)
 
 
@@ -98,9 +95,7 @@ def _too_few(seeds: int, contrasts: int) -> str:
 
 
 def _too_small(num: int, units: Sample) -> str:
-    """The reason why so few paired units are not tested; empty where there are enough."""
-    if num >= ENOUGH_SEEDS:
-        return ""
+    """The reason why so few paired units are not tested."""
     if not num:
         return _("both series share no {units}", units=_(units))
     return ngettext(
@@ -129,21 +124,26 @@ def _estimated(plain: Claim, found: estimator.Difference) -> Claim:
     return replace(plain, difference=difference, low=low, high=high, p=found.p, detectable=math.expm1(found.detectable))
 
 
-def _failed(one: Comparison, found: Failures, family: int, margin: float) -> Claim:
-    shared = [seed for seed in one.values if seed in one.others]
-    claim = Claim(one, len(shared), math.nan, family=family, margin=margin, failures=found)
-    if one.excluded:
-        return replace(claim, why=one.excluded)
-    return replace(claim, p=min(1.0, family * found.p))
+def _ranked(plain: Claim, found: Failures, family: int) -> Claim:
+    """The claim of two arms of which a run failed."""
+    values, others = ([*each.values()] for each in (plain.comparison.values, plain.comparison.others))
+    p, above = estimator.rank_test(values, others, found.failed, found.others_failed)
+    plain = replace(plain, above=above, family=family)
+    if not (values or others):
+        return replace(plain, why=_("both fail from every seed"))
+    if family * estimator.least_p(found.seeds, found.others) >= LEVEL:
+        why = _("ranks of {n} seeds show nothing in {contrasts} contrasts", n=found.seeds, contrasts=family)
+        return replace(plain, why=why)
+    return replace(plain, p=min(1.0, family * p))
 
 
 def _why_untested(one: Comparison) -> str:
     """The reason why there is no test; empty where there is one."""
-    differences, num = one.differences, len(one.differences)
-    if one.excluded and num:
+    differences = one.differences
+    if one.excluded and differences:
         return one.excluded
-    if num < ENOUGH_SEEDS:
-        return _too_small(num, one.sample)
+    if len(differences) < ENOUGH_SEEDS:
+        return _too_small(len(differences), one.sample)
     # Shares of counts, such as 0.9 - 0.5 and 0.85 - 0.45, differ by rounding alone.
     if math.isclose(max(differences), min(differences), rel_tol=1e-9, abs_tol=1e-12):
         return _(SAME, units=_(one.sample))

@@ -1,8 +1,8 @@
 """Claims about the losses of a study: the rank of its base among the n-gram baselines, floors, and every contrast.
 
 The contrasts of losses are one family (`vitral.studies.judging.judge_losses`). A run fails when its loss is not finite,
-or not below the bigram baseline although the model sees more than one token. Competence is asked of the base only:
-where it fails, nothing is compared. A failure of any other arm is a result.
+or not below the bigram baseline although the model sees more than one token; no mean contains it. Competence is asked
+of the base only: where it fails, nothing is compared. A failure of any other arm is a result.
 """
 
 import math
@@ -13,11 +13,11 @@ from statistics import fmean
 from vitral.core.language import N_, _, number
 from vitral.core.text import capital, nats, signed, unbroken
 from vitral.evaluation import baseline_name, neighbours, rank_among_baselines
-from vitral.studies.claims import ENOUGH_SEEDS, Check, Claim, Comparison, Failures, Judged, Note, Quantity
+from vitral.studies.claims import ENOUGH_SEEDS, Check, Claim, Comparison, Failures, Judged, Note, Quantity, every
 from vitral.studies.estimator import Interval, bootstrap_interval, mean_interval
 from vitral.studies.judging import judge_losses
 from vitral.studies.resolution import is_causal_lm
-from vitral.studies.results import ArmResult, StudyResult
+from vitral.studies.results import ArmResult, StudyResult, trial_error
 
 BIGRAM = 2
 BELOW_THE_FLOOR = 0.005
@@ -26,6 +26,8 @@ ONE_TOKEN = "one-token-floor"
 """The probe that measures what a position can know that sees one token and its place."""
 IN_ATTENTION = ("rotary", "alibi", "relative", "none")
 """Positions that a model without attention does not see; others are embedded."""
+CHOICE = 0.3
+"""See `choice_variance`."""
 ONE_WORK = "one-work"
 """The split whose parts come from one work, drawn by the seed where seeds draw the text."""
 
@@ -39,17 +41,19 @@ class LossClaims:
         floors: of each arm whose positions see one token, its lowest loss beside the bigram entropy of the test text.
         contrasts: each compared arm against its baseline arm, one family.
         notes: runs that stopped, seeds that are too few or were added later.
+        untuned: that no arm was tuned; empty where arms were.
     """
 
     rank: Note
     floors: tuple[Check, ...]
     contrasts: tuple[Claim, ...]
     notes: tuple[Note, ...]
+    untuned: tuple[Note, ...] = ()
 
     @property
     def all(self) -> tuple[Judged, ...]:
         """In the order of a report."""
-        return (self.rank, *self.floors, *self.contrasts, *self.notes)
+        return (self.rank, *self.floors, *self.contrasts, *self.untuned, *self.notes)
 
     def contrast(self, arm: str) -> Claim | None:
         """The contrast of this arm; None for the base and for arms that are not compared."""
@@ -59,27 +63,28 @@ class LossClaims:
 def loss_claims(result: StudyResult) -> LossClaims:
     """Judge the losses of a study; its arms have the titles of the current language."""
     result = result.told
-    contrasts = judge_losses(loss_comparisons(result), margin=result.study.margin, failures=_failures(result))
-    return LossClaims(rank(result), floors(result), contrasts, tuple(_notes(result, contrasts)))
+    contrasts = judge_losses(loss_comparisons(result), margin=result.study.margin)
+    untuned = (Note(_("No arm is tuned.")),) if contrasts and not result.tuning else ()
+    return LossClaims(rank(result), floors(result), contrasts, tuple(_notes(result, contrasts)), untuned)
 
 
 def headline(losses: LossClaims, probes: Sequence[Judged] = ()) -> tuple[Judged, ...]:
     """The claims for a hurried reader.
 
     The base's rank; every arm that fails from every seed, unless its baseline arm does too; the first floor, or else
-    the largest contrast that was shown, an arm that fails before all others; of the probes the decided comparison of
-    least p value, or else the first decided check.
+    the largest contrast that was shown, an arm that fails before all others; that no arm is tuned; of the probes the
+    decided comparison of least p value, or else the first decided check.
     """
     dead = [claim for claim in losses.contrasts if claim.failures is not None and claim.failures.alone]
     shown = sorted((claim for claim in losses.contrasts if claim.shown and claim not in dead), key=_size)
     compared = sorted((one for one in probes if isinstance(one, Claim) and one.shown), key=lambda one: one.p or 0.0)
     decided = compared or [one for one in probes if one.shown is not None and not isinstance(one, Claim)]
-    return (losses.rank, *dead, *(losses.floors or shown)[:1], *decided[:1])
+    return (losses.rank, *dead, *(losses.floors or shown)[:1], *losses.untuned, *decided[:1])
 
 
 def _size(claim: Claim) -> tuple[bool, float]:
     """For an order by size: failures first, then large differences."""
-    return claim.failures is None, -abs(claim.difference) if math.isfinite(claim.difference) else 0.0
+    return claim.verdict != "fails", -abs(claim.difference) if math.isfinite(claim.difference) else 0.0
 
 
 def loss_quantity(result: StudyResult) -> Quantity:
@@ -94,23 +99,49 @@ def baseline_arm(result: StudyResult, arm: ArmResult) -> ArmResult:
 
 
 def loss_comparisons(result: StudyResult) -> list[Comparison]:
-    """Each compared arm against its baseline arm; excluded where the base or the baseline arm fails."""
+    """Each compared arm against its baseline arm; excluded where the base fails."""
     quantity, base_fails = loss_quantity(result), too_early(result, result.arms[0])
-    return [
-        Comparison(
+    at_edge = {one.arm for one in result.tuning if one.at_edge}
+    found = []
+    for arm in result.arms[1:]:
+        if not (arm.arm.compared and arm.arm.contrast):
+            continue
+        rival = baseline_arm(result, arm)
+        failed, others = failed_seeds(result, arm), failed_seeds(result, rival)
+        one = Comparison(
             arm.arm.title,
             rival.arm.title,
             quantity,
-            arm.losses,
-            rival.losses,
+            trained_losses(result, arm),
+            trained_losses(result, rival),
             arm.arm.name,
-            base_fails or too_early(result, rival),
+            base_fails,
             rival=rival.arm.name,
+            failures=Failures(len(failed), len(arm.runs), len(others), len(rival.runs)) if failed or others else None,
+            choice=choice_variance(result, arm, rival),
+            untuned=tuple(each.arm.title for each in (arm, rival) if each.arm.name in at_edge),
         )
-        for arm in result.arms[1:]
-        if arm.arm.compared and arm.arm.contrast
-        for rival in (baseline_arm(result, arm),)
-    ]
+        found.append(one)
+    return found
+
+
+def choice_variance(result: StudyResult, arm: ArmResult, rival: ArmResult) -> float:
+    """The variance that the choice of tuned values adds to that of the log ratio of two arms' losses.
+
+    It is zero where both arms run with the same values, since a worse one is then worse for both. Else it is `CHOICE`
+    times s², the squared standard error of the difference of two trials (`results.trial_error`). A choice between two
+    values that truly differ by g takes the worse one with probability Φ(-g / s), which gives its loss a variance of
+    g² Φ(-g / s) Φ(g / s), at most 0.15 s²; and both arms choose.
+    """
+    keys = {key for one in result.tuning if one.arm in (arm.arm.name, rival.arm.name) for key in one.trials[0].values}
+    own, other = ([every(one.config, key.replace(".", "/")) for key in sorted(keys)] for one in (arm, rival))
+    return 0.0 if own == other else CHOICE * trial_error(result.tuning) ** 2
+
+
+def trained_losses(result: StudyResult, arm: ArmResult) -> dict[int, float]:
+    """The arm's losses by seed, without those of runs that fail."""
+    failed = failed_seeds(result, arm)
+    return {seed: loss for seed, loss in arm.losses.items() if seed not in failed}
 
 
 def failed_seeds(result: StudyResult, arm: ArmResult) -> tuple[int, ...]:
@@ -137,17 +168,6 @@ def bigram_baseline(result: StudyResult, seed: int) -> float:
     if not result.study.draws_text or not blocks or seed not in base.losses:
         return result.baseline(BIGRAM)
     return base.losses[seed] - fmean(blocks) * base.factor
-
-
-def _failures(result: StudyResult) -> dict[str, Failures]:
-    """By arm, of the arms that fail from some seed."""
-    found = {}
-    for arm in result.arms[1:]:
-        rival = baseline_arm(result, arm)
-        failed, others = failed_seeds(result, arm), failed_seeds(result, rival)
-        if failed:
-            found[arm.arm.name] = Failures(len(failed), len(arm.runs), len(others), len(rival.runs))
-    return found
 
 
 def too_early(result: StudyResult, base: ArmResult) -> str:
@@ -221,17 +241,18 @@ def difference_text(claim: Claim | None, *, percent: bool = True) -> str:
 # ---------------------------------------------------------------- beside counts
 
 
-def mean_loss(arm: ArmResult) -> Interval | None:
-    """The arm's mean test loss over its finished seeds, in the study's unit; None where no seed finished."""
-    return mean_interval(list(arm.losses.values())) if arm.losses else None
+def mean_loss(result: StudyResult, arm: ArmResult) -> Interval | None:
+    """The arm's mean test loss over the seeds from which it does not fail, in the study's unit; None without one."""
+    losses = trained_losses(result, arm)
+    return mean_interval([*losses.values()]) if losses else None
 
 
 def rank(result: StudyResult) -> Note:
     """The base among the n-gram baselines, with the uncertainty of the seeds and of the test text."""
     base = result.arms[0]
-    mean, title = mean_loss(base), capital(base.arm.title)
+    mean, title = mean_loss(result, base), capital(base.arm.title)
     if mean is None:
-        return Note(_("{arm} finished from no seed, so nothing is compared with it.", arm=title), base.arm.name)
+        return Note(_("{arm} fails from every seed, so nothing is compared with it.", arm=title), base.arm.name)
     given = {"arm": title, "loss": nats(mean.mean), "unit": _(result.study.unit)}
     if not is_causal_lm(base.config):
         return Note(_("{arm}: test loss {loss} {unit}, of another task.", **given), base.arm.name)
@@ -253,7 +274,8 @@ def _beside(result: StudyResult, order: int) -> tuple[Interval, Interval | None]
 
     Where every seed has a test text of its own, the seeds' interval contains the choice of the text.
     """
-    base, by_seed = result.arms[0], result.beside_ngrams[order]
+    base, failed = result.arms[0], failed_seeds(result, result.arms[0])
+    by_seed = {seed: blocks for seed, blocks in result.beside_ngrams[order].items() if seed not in failed}
     seeds = mean_interval([fmean(one) * base.factor for one in by_seed.values()])
     if result.study.draws_text and result.base["corpus"]["split"] == ONE_WORK:
         return seeds, None

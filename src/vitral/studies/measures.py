@@ -20,6 +20,7 @@ from vitral.core.seals import sealed_json, unsealed_json
 from vitral.data import Dataset
 from vitral.data.batches import thinned
 from vitral.evaluation import NgramBaselines, evaluate_split, ngram_differences
+from vitral.evaluation.masking import masking_of
 from vitral.runs import LoadedRun, enter
 from vitral.studies.design import BudgetName
 from vitral.studies.probe import Plain, Probe, Setting, Trained
@@ -29,9 +30,8 @@ from vitral.studies.resolution import is_causal_lm
 from vitral.studies.results import ArmResult, RunResult, StudyResult, load_last, run_path
 from vitral.studies.texts import final_split, mean_baselines
 from vitral.training import Callback, RunConfig, TrainingConfig
-from vitral.training.objectives import masking_of
 
-FORMAT = 3
+FORMAT = 4
 MOST_BYTES = 1 << 26
 """Maximum size of a file."""
 WHY = "why"
@@ -45,7 +45,7 @@ Datasets = Mapping[tuple[str, int], Dataset]
 
 
 def measure(result: StudyResult, base: RunConfig, datasets: Datasets, callback: Callback) -> StudyResult:
-    """The result with the measurements of all its probes; one that is kept in `measures/` is not made again.
+    """The result with its final losses and the measurements of its probes; what `measures/` keeps is not made again.
 
     Args:
         result: the runs.
@@ -57,17 +57,15 @@ def measure(result: StudyResult, base: RunConfig, datasets: Datasets, callback: 
         UsageError: a run's last checkpoint cannot be loaded.
         StorageError: the disk did not take a measurement.
     """
-    measured, unmeasured, kept = {}, {}, Kept(result.folder, callback)
+    measured, unmeasured, kept, seed = {}, {}, Kept(result.folder, callback), result.first_seeds[0]
+    result = _beside_ngrams(_final_losses(result, datasets, kept), datasets, kept)
+    setting = Setting(base, datasets[result.arms[0].arm.name, seed], seed, result.budget or USUAL)
     for name in result.study.probes:
         probe = probe_named(name)
         if probe.of_runs:
             measured[name], unmeasured[name] = _of_runs(probe, result, datasets, kept)
             continue
-        seed = result.first_seeds[0]
-        setting = Setting(base, datasets[result.arms[0].arm.name, seed], seed, result.budget or USUAL)
-        found = kept.once(
-            name, name, _("the study"), None, lambda: None, lambda _, to=setting, by=probe: by.measure(to)
-        )
+        found = kept.once(name, name, _("the study"), None, lambda: setting, probe.measure)
         measured[name], unmeasured[name] = (None, (("", found[WHY]),)) if WHY in found else (found, ())
     return replace(result, measured=measured, unmeasured=unmeasured)
 
@@ -91,13 +89,12 @@ def _of_runs(
     return found, tuple(why)
 
 
-def final_losses(result: StudyResult, datasets: Datasets, callback: Callback) -> StudyResult:
+def _final_losses(result: StudyResult, datasets: Datasets, kept: "Kept") -> StudyResult:
     """The result with every run's loss on the whole test split, where only some of it was measured while training.
 
     The baselines beside the curves become those of all seeds, where each has a text of its own.
     Of a test split of more than FINAL_TOKENS, FINAL_TOKENS evenly spread tokens are measured.
     """
-    kept = Kept(result.folder, callback)
 
     def final(arm: ArmResult, run: RunResult) -> RunResult:
         dataset = datasets[arm.arm.name, run.seed]
@@ -126,13 +123,13 @@ def _curve_baselines(result: StudyResult) -> NgramBaselines:
     return mean_baselines(found) if found else result.curve_baselines
 
 
-def beside_ngrams(result: StudyResult, datasets: Datasets, callback: Callback) -> StudyResult:
+def _beside_ngrams(result: StudyResult, datasets: Datasets, kept: "Kept") -> StudyResult:
     """The result with the base's losses minus the n-gram baselines', by seed and block of the test text.
 
     They tell how far the standing among the baselines depends on the choice of the test text. None are kept for a base
     of another task than next-token prediction, or where a text is too short or too long.
     """
-    base, kept, orders = result.arms[0], Kept(result.folder, callback), len(result.baselines.orders)
+    base, orders = result.arms[0], len(result.baselines.orders)
     beside: dict[int, dict[int, list[float]]] = {}
     for run in base.runs if is_causal_lm(base.config) else ():
         if run.test_loss is None:

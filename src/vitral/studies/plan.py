@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.config import assignment, merge
-from vitral.core.errors import UsageError
 from vitral.core.parts import imported_files
 from vitral.studies import Study, StudyResult, read_study, run_study, study_named
 from vitral.studies.design import BUDGETS, BudgetName
-from vitral.studies.probes import probe_named
-from vitral.studies.record import read_record, seeds_of
 from vitral.training import Callback, RunConfig, silent
 from vitral.training.configuration import configure
 
@@ -24,7 +21,7 @@ class StudyPlan:
 
     study: Study
     base: RunConfig
-    seeds: tuple[int, ...]
+    seeds: Sequence[int] | None
     out: Path
     command: str
     budget: BudgetName | None = None
@@ -40,15 +37,17 @@ class StudyPlan:
             UsageError: the design does not fit the base, or the folder contains another study.
             StorageError: writing to disk failed.
         """
-        asked: dict[str, Any] = {"seeds": self.seeds, "budget": self.budget, "executor": executor}
-        return run_study(self.study, self.base, self.out, callback=callback, **asked)
+        seeds, budget = self.seeds, self.budget
+        return run_study(
+            self.study, self.base, self.out, seeds=seeds, budget=budget, callback=callback, executor=executor
+        )
 
 
 def plan_study(
     name: str,
     start: str | None = None,
     *,
-    budget: str | None = None,
+    budget: BudgetName | None = None,
     corpus: str | None = None,
     seeds: Sequence[int] | None = None,
     overrides: Sequence[Mapping[str, Any]] = (),
@@ -70,9 +69,7 @@ def plan_study(
         UsageError: something of this is unknown or malformed.
     """
     whole = read_study(Path(name)) if name.endswith(".toml") else study_named(name)
-    for probe in whole.probes:
-        probe_named(probe)
-    chosen = _budget(whole, budget)
+    chosen: BudgetName | None = budget or next((one for one in BUDGETS if one in whole.budgets), None)
     study = whole if chosen is None else whole.at(chosen)
     changes = [whole.budgets[chosen].changes] if chosen is not None and start is None else []
     base = configure(start or whole.base, corpus=corpus, overrides=[*changes, *overrides])
@@ -82,18 +79,7 @@ def plan_study(
     options += [("--parts", path) for path in imported_files().values()]
     words = ["vitral", "study", name, *(word for pair in options if pair[1] is not None for word in pair)]
     folder = out or Path("studies") / (study.name if chosen is None else f"{study.name}-{chosen}")
-    recorded = read_record(folder) if seeds is None else None
-    numbers = seeds_of(study, seeds, recorded)
-    return StudyPlan(study, base, numbers, folder, shlex.join(map(str, words)), chosen)
-
-
-def _budget(study: Study, name: str | None) -> BudgetName | None:
-    for budget in BUDGETS:
-        if name == budget or (name is None and budget in study.budgets):
-            return budget
-    if name is not None:
-        raise UsageError("budget {name}: not one of {budgets}", name=name, budgets=", ".join(BUDGETS))
-    return None
+    return StudyPlan(study, base, seeds, folder, shlex.join(map(str, words)), chosen)
 
 
 def settings_of(table: Mapping[str, Any], path: str = "") -> Iterator[str]:

@@ -2,9 +2,8 @@
 
 A probe's measure is a call of a function of `vitral.inspection` or `vitral.evaluation`; its result is plain data,
 kept as a JSON file beside the runs. Quantities are read from that data; tables, contrasts, ranges and at most one
-figure name them. What such lists do not say, a function of the measured data adds. Nothing is judged, drawn or laid out
-here: comparisons go to `vitral.studies.judging`, the page is `vitral.report.study_views`. So an interrupted study
-measures nothing twice, and a report is drawn again without a model.
+figure name them; what they do not say, a function of the measured data adds. Comparisons are judged by
+`vitral.studies.judging`, the page is `vitral.report.study_views`.
 """
 
 import math
@@ -430,24 +429,15 @@ class Probe:
         arms = [arm for arm in measured if not self.tables or arm.values(self.tables[0][0])] if self.of_runs else []
         if self.of_runs and not arms:
             return View()
-        first = arms[0].first if arms else measured
-        figure = self.figure
-        own = View(
-            _(self.about, **first) if self.about else "",
-            [Means(arms, table) for table in self.tables],
-            replace(figure, arms=arms) if isinstance(figure, Dots) else figure and figure.of(arms),
-            [one for contrast in self.contrasts for one in contrast.of(result, arms)],
-            [check for each in self.ranges for check in each.of(arms)],
-        )
-        if self.more is None:
-            return own
-        more = self.more(result, arms if self.of_runs else measured)
+        first, figure = arms[0].first if arms else measured, self.figure
+        figure = replace(figure, arms=arms) if isinstance(figure, Dots) else figure and figure.of(arms)
+        more = self.more(result, arms if self.of_runs else measured) if self.more else View()
         return View(
-            " ".join(filter(None, (own.about, more.about))),
-            (*own.tables, *more.tables),
-            more.figure or own.figure,
-            (*own.comparisons, *more.comparisons),
-            (*own.checks, *more.checks),
+            " ".join(filter(None, (self.about and _(self.about, **first), more.about))),
+            (*(Means(arms, table) for table in self.tables), *more.tables),
+            more.figure or figure,
+            (*(one for contrast in self.contrasts for one in contrast.of(result, arms)), *more.comparisons),
+            (*(check for each in self.ranges for check in each.of(arms)), *more.checks),
             more.notes,
             more.texts,
         )
@@ -456,37 +446,11 @@ class Probe:
 # ---------------------------------------------------------------- what probes share
 
 
-def with_losses(result: StudyResult, arms: Arms) -> list[ArmMeasures]:
-    """The arms with two more numbers for each run; runs without a test loss and arms without such a run are left out.
-
-    "loss" is the test loss in the study's unit, "factor" converts nats per token to that unit.
-    """
-    found = []
-    for arm in arms:
-        trained = result.arm(arm.name)
-        losses = {seed: {"loss": loss, "factor": trained.factor} for seed, loss in trained.losses.items()}
-        runs = {seed: {**run, **losses[seed]} for seed, run in arm.runs.items() if seed in losses}
-        found += [replace(arm, runs=runs)] if runs else []
-    return found
-
-
-def untrained_of(arm: ArmMeasures) -> ArmMeasures:
-    """The model before training as an arm of its own; its measures are in each run under "untrained"."""
-    runs = {seed: run["untrained"] for seed, run in arm.runs.items()}
-    return replace(arm, name=f"{arm.name}-untrained", title=_("{arm}, untrained", arm=arm.title), runs=runs)
-
-
 def mean_curve(label: str, values: Mapping[float, Sequence[float]]) -> Curve:
     """The mean of several values at each place; band: their range."""
     places = sorted(values)
     y = [values[place] for place in places]
     return Curve(label, places, [*map(fmean, y)], [*map(min, y)], [*map(max, y)])
-
-
-def curve_over(label: str, arms: Arms, x: Quantity, y: Quantity) -> Curve:
-    """The mean of one quantity against that of another, a point for each arm that has both."""
-    points = {place: list(arm.values(y).values()) for arm in arms if (place := arm.mean(x)) is not None}
-    return mean_curve(label, {place: values for place, values in points.items() if values})
 
 
 def slopes(places: Sequence[float], values: Sequence[Mapping[int, float]]) -> dict[int, float]:

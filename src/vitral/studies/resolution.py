@@ -16,9 +16,9 @@ from vitral.data.config import BPEConfig, CorpusConfig
 from vitral.data.tokenizers import Tokenizer
 from vitral.model import ModelConfig, cost, count_parameters
 from vitral.runs import SealedRun, enter
-from vitral.studies.design import Arm, Study
+from vitral.studies.design import Arm, Study, Unit
 from vitral.training import RunConfig
-from vitral.training.costs import optimizer_flops, step_flops
+from vitral.training.costs import step_flops
 
 SAME_TEST_TEXT = ("source", "task", "split", "works", "newlines", "separator", "encoding", "field", "glob")
 """Keys of the corpus that decide the test split; compared arms share them even where arms vary the text."""
@@ -56,25 +56,15 @@ class ResolvedArm:
         costs = cost(self.config.model, self.vocab_size)
         return costs.forward_flops + costs.backward_flops
 
-    @cached_property
-    def optimizer_flops(self) -> int:
-        """Floating-point operations of the optimizer in one training step."""
-        return optimizer_flops(self.config, self.vocab_size)
-
     def seeded(self, seed: int) -> RunConfig:
         """The whole configuration of its run from a seed."""
         drawn = {"corpus": {"draw": seed}} if self.draws_text and self.config.corpus.is_drawn else {}
         return RunConfig.parse(merge(self.config.plain(), {"seed": seed, **drawn}))
 
-    @property
-    def num_tokens(self) -> int:
-        """Tokens a run of this arm is trained on."""
-        return self.config.training.steps * self.config.tokens_per_step
-
-    @property
+    @cached_property
     def flops(self) -> int:
         """Floating-point operations of a run's own training, the optimizer's included."""
-        return self.num_tokens * self.flops_per_token + self.config.training.steps * self.optimizer_flops
+        return self.config.training.steps * step_flops(self.config, self.vocab_size)
 
     @property
     def all_flops(self) -> int:
@@ -115,21 +105,16 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
     for arm in study.arms:
         where = _("study {study}, arm {arm}", study=study.name, arm=arm.name)
         config = RunConfig.parse(merge(beginning(arm, base.plain()), arm.changes), where)
-        _require_same_test(study, arm, base, config)
+        _require_same_test(study.unit, arm, base, config, where)
         if study.draws_text and isinstance(config.corpus.tokenizer, BPEConfig):
             raise UsageError(
-                "study {study}, arm {arm}: draws_text gives each seed its own training text, from which byte pairs "
-                'would learn other tokens; set corpus.tokenizer = "byte"',
-                study=study.name,
-                arm=arm.name,
+                "{where}: draws_text gives each seed its own training text, from which byte pairs would learn other "
+                'tokens; set corpus.tokenizer = "byte"',
+                where=where,
             )
         vocab = vocab_of(config.corpus)
         if config.training.plan != "as-written" or config.training.minutes is not None:
-            raise UsageError(
-                "study {study}, arm {arm}: training.plan and minutes are the base's, for all arms",
-                study=study.name,
-                arm=arm.name,
-            )
+            raise UsageError("{where}: training.plan and minutes are the base's, for all arms", where=where)
         if arm.match == "parameters":
             model = config.model
             mixes = model.attention != "none" or model.recurrence is not None
@@ -138,10 +123,10 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
             config = RunConfig.parse(merge(config.plain(), {"model": {key: width}}), where)
         source = source_of(arm)
         if source is not None:
-            _require_same_model(study, arm, config, str(arm.run), source.config)
+            _require_same_model(config, str(arm.run), source.config, where)
         parent = next((other for other in resolved if other.arm.name == arm.init_from), None)
         if parent is not None:
-            _require_same_model(study, arm, config, parent.arm.name, parent.config)
+            _require_same_model(config, parent.arm.name, parent.config, where)
         inherited = 0 if parent is None else parent.all_flops
         if arm.match == "flops":
             config = matched_steps(config, resolved[0].flops, vocab, inherited, where)
@@ -157,7 +142,7 @@ def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[R
     return tuple(resolved)
 
 
-def _require_same_test(study: Study, arm: Arm, base: RunConfig, config: RunConfig) -> None:
+def _require_same_test(unit: Unit, arm: Arm, base: RunConfig, config: RunConfig, where: str) -> None:
     """Refuse a compared arm with another test text than the base's or, per token, another tokenizer.
 
     Raises:
@@ -166,21 +151,19 @@ def _require_same_test(study: Study, arm: Arm, base: RunConfig, config: RunConfi
     if not arm.compared:
         return
     one, other = base.corpus.plain(), config.corpus.plain()
-    for key in (*SAME_TEST_TEXT, *(("tokenizer",) if study.unit == "nats per token" else ())):
+    for key in (*SAME_TEST_TEXT, *(("tokenizer",) if unit == "nats per token" else ())):
         if one.get(key) != other.get(key):
             advice = 'unit = "bits per character"' if key == "tokenizer" else "compared = false"
             raise UsageError(
-                "study {study}, arm {arm}: corpus.{key} is not the base's, so losses cannot be compared "
-                "in {unit}; set {advice}",
-                study=study.name,
-                arm=arm.name,
+                "{where}: corpus.{key} is not the base's, so losses cannot be compared in {unit}; set {advice}",
+                where=where,
                 key=key,
-                unit=_(study.unit),
+                unit=_(unit),
                 advice=advice,
             )
 
 
-def _require_same_model(study: Study, arm: Arm, config: RunConfig, parent: str, former: RunConfig) -> None:
+def _require_same_model(config: RunConfig, parent: str, former: RunConfig, where: str) -> None:
     """Refuse another model than the one whose weights an arm begins from.
 
     Raises:
@@ -190,9 +173,8 @@ def _require_same_model(study: Study, arm: Arm, config: RunConfig, parent: str, 
     own, other = ({**each.model.plain(), **dict.fromkeys(free)} for each in (config, former))
     if difference := first_difference(other, own, "model."):
         raise UsageError(
-            "study {study}, arm {arm}: begins from the weights of {parent}, which is another model: {difference}",
-            study=study.name,
-            arm=arm.name,
+            "{where}: begins from the weights of {parent}, which is another model: {difference}",
+            where=where,
             parent=parent,
             difference=difference,
         )

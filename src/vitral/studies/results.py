@@ -1,10 +1,13 @@
 """The results of a study, as plain data read back from its run folders."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
+
+import numpy as np
 
 from vitral.core.config import differences
 from vitral.core.errors import UsageError
@@ -14,6 +17,7 @@ from vitral.runs import LoadedRun, SealedRun, load_run
 from vitral.runs.config import RunConfig, comparable
 from vitral.studies.catalogue import told
 from vitral.studies.design import Arm, BudgetName, Study
+from vitral.studies.estimator import variance_of_trials
 from vitral.studies.record import ARMS
 from vitral.studies.resolution import tokens_trained
 
@@ -62,7 +66,7 @@ class ArmResult:
         flops_per_token: floating-point operations of one training step, per token, forward and backward.
         runs: one for each seed.
         factor: of the study's unit: a loss in nats per token times it is in that unit.
-        other_flops: floating-point operations of the optimizer and of the trainings whose weights a run begins from.
+        flops: floating-point operations of a run's training, the optimizer's and those of trainings before it included.
     """
 
     arm: Arm
@@ -71,12 +75,7 @@ class ArmResult:
     flops_per_token: int
     runs: tuple[RunResult, ...]
     factor: float = 1.0
-    other_flops: int = 0
-
-    @property
-    def flops(self) -> int:
-        """Floating-point operations of a run's training, the optimizer's and those of trainings before it included."""
-        return self.num_tokens * self.flops_per_token + self.other_flops
+    flops: int = 0
 
     @property
     def losses(self) -> dict[int, float]:
@@ -97,17 +96,23 @@ class ArmResult:
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of an arm with other values.
+    """The runs of an arm with other values, one from each tuning seed.
 
     Attributes:
         factor: of the arm's first tuned value.
         values: tried, by configuration key.
-        loss: on the validation part at the last step, in nats per token; None where it is not finite.
+        losses: on the validation part at the last step, in nats per token; None where it is not finite.
     """
 
     factor: float
     values: Mapping[str, float]
-    loss: float | None
+    losses: tuple[float | None, ...]
+
+    @property
+    def loss(self) -> float | None:
+        """The geometric mean of the losses; None where one is not finite."""
+        finite = [loss for loss in self.losses if loss is not None]
+        return geometric_mean(finite) if len(finite) == len(self.losses) else None
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,8 @@ class Tuned:
         arm: its name.
         trials: in increasing order of their factors.
         chosen: the factor of the chosen trial.
-        at_edge: whether the chosen trial is the first or the last, so that a better value may lie beyond it.
+        at_edge: whether the chosen trial is the first or the last, so that a better value may lie beyond it: the arm is
+            untuned.
     """
 
     arm: str
@@ -129,9 +135,22 @@ class Tuned:
     def plain(self) -> dict[str, Any]:
         """As plain data."""
         trials = [
-            {"factor": one.factor, "values": dict(one.values), "validation_loss": one.loss} for one in self.trials
+            {"factor": one.factor, "values": dict(one.values), "validation_loss": one.loss, "losses": [*one.losses]}
+            for one in self.trials
         ]
         return {"arm": self.arm, "chosen": self.chosen, "at_edge": self.at_edge, "trials": trials}
+
+
+def trial_error(tuning: Iterable[Tuned]) -> float:
+    """The standard error of the difference of two trials' mean log losses, √(2 σ² / seeds); 0 where too few are finite.
+
+    σ² is that of one run, over all trials: `estimator.variance_of_trials`.
+    """
+    trials = (trial for one in tuning for trial in one.trials if trial.loss is not None)
+    finite = [[math.log(loss or math.nan) for loss in trial.losses] for trial in trials]
+    if len(finite) < 2 or len(finite[0]) < 2:
+        return 0.0
+    return math.sqrt(2 * variance_of_trials(np.array(finite)) / len(finite[0]))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from vitral.data.config import BPEConfig, ByteConfig, CorpusConfig
 from vitral.model import Transformer
 from vitral.runs import RunConfig
 from vitral.studies import Study, study_named, study_names
-from vitral.studies.design import BUDGETS, BudgetName
+from vitral.studies.design import BUDGETS, TUNING_SEEDS, BudgetName
 from vitral.studies.probes import probe_named
 from vitral.studies.resolution import resolve
 from vitral.studies.texts import FINAL_TOKENS
@@ -39,7 +39,7 @@ def study_minutes() -> dict[str, dict[str, float]]:
     """
     usual = resolve_plan(configure("study"), _model, 10**9).config
     with using_threads(usual.training.threads):
-        seconds = time_steps(usual, _model, ExecutionPlan(usual.training.dtype, compile=False)).steady
+        seconds = time_steps(usual, _model, ExecutionPlan(usual.training.dtype, compile=False))
     pace = seconds / step_flops(usual, CHARACTERS)
     studies = map(study_named, study_names())
     return {study.name: {one: _seconds(study, one, pace) / 60 for one in study.budgets} for study in studies}
@@ -57,7 +57,7 @@ def _seconds(study: Study, budget: BudgetName, pace: float) -> float:
         last = 0.0 if most >= held_out[1] else min(held_out[1], FINAL_TOKENS)
         a_token, seeds = FORWARD * pace * arm.flops_per_token, len(chosen.seeds)
         once = SECONDS_OF_A_RUN + pace * arm.flops + a_token * read
-        found += (seeds + planned + FURTHER * (planned > 1)) * once + seeds * a_token * last
+        found += (seeds + len(TUNING_SEEDS) * (planned + FURTHER * (planned > 1))) * once + seeds * a_token * last
     for probe in map(probe_named, chosen.probes):
         times = len(arms) * len(chosen.seeds) if probe.of_runs else 1
         found += times * probe.seconds[BUDGETS.index(budget)] * REFERENCE * pace

@@ -11,11 +11,11 @@ from vitral.data.config import CorpusConfig
 from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.evaluation.losses import bits_per_nat
+from vitral.evaluation.masking import masking_of
 from vitral.studies.design import Study
 from vitral.studies.resolution import ResolvedArm, tokens_key
 from vitral.training import RunConfig
 from vitral.training.costs import require_training_memory
-from vitral.training.objectives import masking_of
 
 FINAL_TOKENS = 5_000_000
 """Most tokens of the test split on which final losses are measured."""
@@ -97,27 +97,22 @@ def require_fit(
             masking_of(config.training.objective, data.tokenizer)
         except UsageError as error:
             raise UsageError(
-                "study {study}, arm {arm}: the text is too short for this budget: {error}",
-                study=study.name,
-                arm=arm.arm.name,
-                error=error,
+                "{where}: the text is too short for this budget: {error}", where=where, error=error
             ) from None
         parent = next((other for other in designed if other.arm.name == arm.arm.init_from), None)
         if parent is not None and texts.of(parent.config.corpus).tokenizer.plain() != data.tokenizer.plain():
             raise UsageError(
-                "study {study}, arm {arm}: begins from the weights of {parent}, whose text makes other tokens; set "
+                "{where}: begins from the weights of {parent}, whose text makes other tokens; set "
                 'corpus.tokenizer = "byte"',
-                study=study.name,
-                arm=arm.arm.name,
+                where=where,
                 parent=parent.arm.name,
             )
         same = data.tokenizer.plain() == texts.of(designed[0].config.corpus).tokenizer.plain()
         if not same and arm.arm.compared and study.unit == "nats per token":
             raise UsageError(
-                "study {study}, arm {arm}: its text makes other tokens than the base's, so losses per "
-                'token cannot be compared; set unit = "bits per character", or tokenizer = "byte"',
-                study=study.name,
-                arm=arm.arm.name,
+                "{where}: its text makes other tokens than the base's, so losses per token cannot be compared; set "
+                'unit = "bits per character", or tokenizer = "byte"',
+                where=where,
             )
 
 

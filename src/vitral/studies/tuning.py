@@ -1,15 +1,20 @@
-"""Tuning: values of an arm that are tried on the validation part, from one seed, before the arm is run.
+"""Tuning: values of an arm that are tried on the validation part, from seeds of their own, before the arm is run.
 
 A design names factors of configuration values, such as `{"training.optimizer.learning_rate": [0.5, 1, 2]}`. Each row of
-factors is one trial: a run of the arm with its values times the factors, from `TUNING_SEED`, which no tested run has.
-The trial with the lowest validation loss gives the arm its values. If it is the first or the last, one more trial
-follows beyond it, at the same ratio; if that one is best, the arm is flagged: its best value may lie further out. If no
-trial has a finite loss, one more follows below the first. A trial beyond that would be no configuration, or would not
-fit into memory, is left out, and the flag stays. The test part plays no role.
+factors is one trial: runs of the arm with its values times the factors, one from each of `TUNING_SEEDS`, which no
+tested run has. The base gets the values of the trial of least geometric mean of the validation loss. Of another arm
+every trial within one standard error of its least is a tie (as Breiman et al. 1984 prune trees), and ties take the
+base's values where they are among them, else those of the least: where the trials show no reason for another value,
+arms are compared at the same one. The standard error is `results.trial_error` of all trials so far.
+
+If the chosen trial is the first or the last, one more follows beyond it, at the same ratio, until it is none, up to
+`MOST_FURTHER` times; then the arm is flagged as untuned: its best value may lie further out. Where no trial is finite,
+further ones follow below the first. A trial beyond that would be no configuration, or would not fit into memory, is
+left out, and the flag stays. The test part plays no role.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,19 +23,21 @@ from vitral.core.config import merge
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.runs import is_run
-from vitral.studies.design import TUNING_SEED, Study, Tune, factor_name
+from vitral.studies.design import TUNING_SEEDS, Study, Tune, factor_name
 from vitral.studies.jobs import Job
 from vitral.studies.record import TUNING
 from vitral.studies.resolution import ResolvedArm
-from vitral.studies.results import Trial, Tuned
-from vitral.studies.texts import Texts, require_fit
+from vitral.studies.results import Trial, Tuned, trial_error
+from vitral.studies.texts import require_fit
 from vitral.studies.waves import Work
 from vitral.training import RunConfig
 
+MOST_FURTHER = 3
+"""Trials of an arm beyond an edge."""
 Row = Mapping[str, float]
 """A factor by configuration key."""
 AS_IT_IS: Row = {"": 1.0}
-"""The row of an arm that is not tuned and runs from the tuning seed for the arms that begin from it."""
+"""The row of an arm that is not tuned and runs from the tuning seeds for the arms that begin from it."""
 
 
 def rows(tune: Tune, config: RunConfig) -> tuple[Row, ...]:
@@ -68,9 +75,9 @@ def scaled(arm: ResolvedArm, row: Row) -> ResolvedArm:
     return replace(arm, config=RunConfig.parse(plain, _("arm {arm}, tuned", arm=arm.arm.name)))
 
 
-def trial_name(arm: str, row: Row) -> str:
-    """The run folder of a trial, relative to the study's folder."""
-    return f"{TUNING}/{arm}/x{factor_name(_factor(row))}"
+def trial_name(arm: str, row: Row, seed: int) -> str:
+    """The run folder of a trial and a seed, relative to the study's folder."""
+    return f"{TUNING}/{arm}/x{factor_name(_factor(row))}-seed-{seed}"
 
 
 def _factor(row: Row) -> float:
@@ -78,17 +85,32 @@ def _factor(row: Row) -> float:
     return next(iter(row.values()))
 
 
-def chosen(arm: ResolvedArm, tried: Sequence[Trial]) -> Tuned:
-    """The best of an arm's trials; where none is finite, the one whose factor is nearest to 1, flagged."""
+def chosen(arm: str, tried: Iterable[Trial], base: Mapping[str, float] | None, error: float) -> Tuned:
+    """The choice among an arm's trials; where none is finite, the one whose factor is nearest to 1, flagged.
+
+    Args:
+        arm: its name.
+        tried: its trials.
+        base: the values of the base, which take ties; None for the base itself.
+        error: standard error of the difference of two trials' mean log losses.
+    """
     order = tuple(sorted(tried, key=lambda trial: trial.factor))
     finite = [trial for trial in order if trial.loss is not None]
     best = min(finite or order, key=lambda trial: trial.loss or abs(math.log(trial.factor)))
-    return Tuned(arm.arm.name, order, best.factor, not finite or best in (order[0], order[-1]))
+    if base is not None and finite:
+        tied = [one for one in finite if math.log((one.loss or math.inf) / (best.loss or math.inf)) <= error]
+        best = next((one for one in tied if _same(one.values, base)), best)
+    return Tuned(arm, order, best.factor, not finite or best in (order[0], order[-1]))
+
+
+def _same(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
+    """Whether they are the same values, but for rounding."""
+    return one.keys() == other.keys() and all(math.isclose(value, other[key]) for key, value in one.items())
 
 
 def trials_of(study: Study, arms: Sequence[ResolvedArm], out: Path) -> list[tuple[ResolvedArm, Job]]:
     """The trials that no result asks for, before it is known which of them others begin from."""
-    return [_trial(arm, row, out) for arm in arms for row in _planned(study, arms, arm)]
+    return [trial for arm in arms for row in _planned(study, arms, arm) for trial in _trial(arm, row, out)]
 
 
 def _planned(study: Study, arms: Sequence[ResolvedArm], arm: ResolvedArm) -> tuple[Row, ...]:
@@ -101,9 +123,14 @@ def _planned(study: Study, arms: Sequence[ResolvedArm], arm: ResolvedArm) -> tup
     return rows(tune, arm.config) if tune else (AS_IT_IS,) * (arm.arm.name in begun_from)
 
 
-def _trial(arm: ResolvedArm, row: Row, out: Path, parent: Path | None = None) -> tuple[ResolvedArm, Job]:
+def _trial(
+    arm: ResolvedArm, row: Row, out: Path, parent: tuple[str, Row] | None = None
+) -> Iterator[tuple[ResolvedArm, Job]]:
+    """The jobs of a trial, each beginning from its parent's of the same seed."""
     tried = arm if row is AS_IT_IS else scaled(arm, row)
-    return tried, Job.of(tried, TUNING_SEED, out, trial_name(arm.arm.name, row), parent)
+    for seed in TUNING_SEEDS:
+        begins = None if parent is None else out / trial_name(*parent, seed)
+        yield tried, Job.of(tried, seed, out, trial_name(arm.arm.name, row, seed), begins)
 
 
 def tune_arms(arms: Sequence[ResolvedArm], work: Work) -> tuple[tuple[ResolvedArm, ...], tuple[Tuned, ...]]:
@@ -115,66 +142,80 @@ def tune_arms(arms: Sequence[ResolvedArm], work: Work) -> tuple[tuple[ResolvedAr
         arms: untuned.
         work: trains what is not there.
     """
-    study, out = work.study, work.out
-    made, best = {arm.arm.name: arm for arm in arms}, dict[str | None, Path]()
-    found, tried = dict[str, Tuned](), dict[str, list[Row]]()
+    study, out, base = work.study, work.out, arms[0].arm.name
+    untuned, tried, found = {arm.arm.name: arm for arm in arms}, dict[str, list[Row]](), dict[str, Tuned]()
 
-    def trials(names: Sequence[str]) -> dict[str, list[Trial]]:
-        """The trials of these arms with their results."""
-        rows = [(made[name], row) for name in names for row in tried[name]]
-        work.train([_trial(arm, row, out, best.get(arm.arm.init_from))[1] for arm, row in rows])
-        return {name: [_read(made[name], row, work) for row in tried[name]] for name in names}
+    def row_of(name: str) -> Row:
+        """That of the trial that is chosen so far."""
+        return next((row for row in tried[name] if name in found and _factor(row) == found[name].chosen), AS_IT_IS)
+
+    def tell(names: Sequence[str]) -> None:
+        """Train the trials of these arms that are not there, and choose."""
+        jobs = list[Job]()
+        for name in names:
+            before = untuned[name].arm.init_from
+            parent = (before, row_of(before)) if before in found else None
+            jobs += [job for row in tried[name] for _arm, job in _trial(untuned[name], row, out, parent)]
+        work.train(jobs)
+        trials = {name: [_read(untuned[name], row, work) for row in tried[name]] for name in names if tried[name]}
+        found.update({name: Tuned(name, tuple(each), 1.0, False) for name, each in trials.items()})
+        error = trial_error(found.values())
+        for name, each in trials.items():
+            config = scaled(untuned[base], row_of(base)).config
+            values = {key: value for key in each[0].values if (value := _value(config, key)) is not None}
+            found[name] = chosen(name, each, None if name == base else values, error)
 
     for wave in work.waves({arm.arm.name: arm.arm.init_from for arm in arms}):
         for name in wave:
-            if (before := made[name].arm.init_from) is not None:  # trained with the values chosen for that one
-                made[name] = replace(made[name], inherited_flops=made[before].all_flops)
-            tried[name] = [*_planned(study, arms, made[name])]
-        for name, results in trials(wave).items():
-            beyond = edge(made[name], tried[name], results)
-            there = beyond is not None and is_run(out / trial_name(name, beyond))
-            if beyond is not None and (there or can_be_tried(study, made[name], beyond, arms, work.texts)):
-                tried[name].append(beyond)
-        for name, results in trials(wave).items():
-            if results:
-                found[name] = chosen(made[name], results)
-                row = next(row for row in tried[name] if _factor(row) == found[name].chosen)
-                made[name], best[name] = scaled(made[name], row), out / trial_name(name, row)
-    tuned_arms = [arm.arm.name for arm in arms if study.tuned(arm.arm)]
-    return tuple(made.values()), tuple(found[name] for name in tuned_arms)
+            if (before := untuned[name].arm.init_from) is not None:  # trained with the values chosen for that one
+                flops = scaled(untuned[before], row_of(before)).all_flops
+                untuned[name] = replace(untuned[name], inherited_flops=flops)
+            tried[name] = [*_planned(study, arms, untuned[name])]
+        tell(wave)
+        for _time in range(MOST_FURTHER):
+            for name in (one for one in wave if one in found):
+                tried[name] += _further(untuned[name], tried[name], found[name], arms, work)
+            tell(wave)
+    tuned_arms = (arm.arm.name for arm in arms if study.tuned(arm.arm))
+    return tuple(scaled(arm, row_of(name)) for name, arm in untuned.items()), tuple(found[name] for name in tuned_arms)
 
 
-def can_be_tried(study: Study, arm: ResolvedArm, row: Row, arms: Sequence[ResolvedArm], texts: Texts) -> bool:
-    """Whether a row of an untuned arm makes a configuration that fits into memory and to its text."""
-    try:
-        require_fit(study, [scaled(arm, row)], [TUNING_SEED], texts, arms)
-    except UsageError:
-        return False
-    return True
+def _further(
+    arm: ResolvedArm, tried: Sequence[Row], found: Tuned, arms: Sequence[ResolvedArm], work: Work
+) -> list[Row]:
+    """The row beyond an edge that is there or can be tried, if there is one."""
+    row = edge(arm, tried, found)
+    if row is None:
+        return []
+    if not is_run(work.out / trial_name(arm.arm.name, row, TUNING_SEEDS[0])):
+        try:
+            require_fit(work.study, [scaled(arm, row)], TUNING_SEEDS, work.texts, arms)
+        except UsageError:
+            return []
+    return [row]
 
 
-def edge(arm: ResolvedArm, tried: Sequence[Row], trials: Sequence[Trial]) -> Row | None:
-    """The row beyond the best one at the same ratio, where that is the first or the last; None where there is none.
+def edge(arm: ResolvedArm, tried: Sequence[Row], found: Tuned) -> Row | None:
+    """The row beyond the chosen one at the same ratio, where that is the first or the last; None where there is none.
 
     There is none either where it makes the same values as another row, as those of whole numbers may. Where no trial is
     finite, it is the one below the first.
     """
-    if len(tried) < 2:
+    order = sorted(tried, key=_factor)
+    if len(order) < 2 or not found.at_edge:
         return None
-    losses = [math.inf if trial.loss is None else trial.loss for trial in trials]
-    best = losses.index(min(losses))
-    if 0 < best < len(tried) - 1:
-        return None
-    last, before = (tried[0], tried[1]) if best == 0 else (tried[-1], tried[-2])
+    is_last = found.chosen == _factor(order[-1]) and any(trial.loss is not None for trial in found.trials)
+    last, before = (order[-1], order[-2]) if is_last else (order[0], order[1])
     row = {key: last[key] ** 2 / before[key] for key in last}
     return None if _values(arm.config, row) in [_values(arm.config, one) for one in tried] else row
 
 
 def _read(arm: ResolvedArm, row: Row, work: Work) -> Trial:
     """A trial that is there."""
-    run = work.results[work.out / trial_name(arm.arm.name, row)]
-    loss = run.validation_loss if run.stopped is None and math.isfinite(run.validation_loss or 0) else None
-    return Trial(_factor(row), _values(arm.config, row), loss)
+    runs = [work.results[work.out / trial_name(arm.arm.name, row, seed)] for seed in TUNING_SEEDS]
+    losses = [run.validation_loss if run.stopped is None else None for run in runs]
+    finite = (loss if loss is not None and math.isfinite(loss) else None for loss in losses)
+    return Trial(_factor(row), _values(arm.config, row), tuple(finite))
 
 
 def _values(config: RunConfig, row: Row) -> dict[str, float]:

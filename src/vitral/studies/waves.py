@@ -1,6 +1,6 @@
 """The trainings of a call: which job after which, by whom, and what is told of them."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -17,7 +17,7 @@ from vitral.studies.results import RunResult, read_run, require_config, require_
 from vitral.studies.texts import Texts
 from vitral.training import Callback
 
-Name = TypeVar("Name", bound=Hashable)
+Name = TypeVar("Name")
 
 
 def noting(callback: Callback) -> Callable[[str], object]:
@@ -46,14 +46,13 @@ class Work:
         self._begun = dict[Path, int]()
         self._left = {job.out: 0 if job.is_there else job.flops for job in jobs}
 
-    def waves(self, parents: Mapping[Name, Name | None]) -> list[list[Name]]:
-        """Names in waves, of which each needs nothing but those before it; one by one in this process.
+    @staticmethod
+    def waves(parents: Mapping[Name, Name | None]) -> list[list[Name]]:
+        """Names in waves, of which each needs nothing but those before it.
 
         Args:
             parents: by name, a parent before its children.
         """
-        if self.executor is None:
-            return [[name] for name in parents]
         level: dict[Name | None, int] = {}
         for name, parent in parents.items():
             level[name] = 1 + level.get(parent, -1)
@@ -70,7 +69,10 @@ class Work:
         """
         by_place = {job.out: job for job in jobs if job.out not in self.results}
         try:
-            for wave in self.waves({job.out: job.parent for job in by_place.values()}):
+            waves = [[out] for out in by_place]  # one by one in this process
+            if self.executor is not None:
+                waves = self.waves({job.out: job.parent for job in by_place.values()})
+            for wave in waves:
                 self._wave([by_place[out] for out in wave])
         except JobStopped as error:
             raise KeyboardInterrupt(str(error)) from None

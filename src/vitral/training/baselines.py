@@ -2,8 +2,8 @@
 
 import gc
 import json
+import multiprocessing as processes
 import os
-import select
 import signal
 import sys
 import threading
@@ -12,7 +12,8 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from pathlib import Path
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 
 import torch
 
@@ -30,7 +31,8 @@ NICENESS = 19
 LOOKS = 0.1
 """Seconds between two looks whether counting was cancelled or the run was asked to stop."""
 PATIENCE = 0.5
-"""Seconds in which a process that the run waits for must be given half of a processor."""
+"""A run that needs the result waits as long again as was counted before, and these seconds more: a busy machine may
+give the process no time."""
 
 
 class Counting(Future[NgramBaselines]):
@@ -68,12 +70,7 @@ def counted_beside(dataset: Dataset, check: Callable[[], None]) -> Counting:
     Returns:
         The result, or the exception of counting; cancelled, it ends soon.
     """
-    counting = Counting()
-    child: tuple[int, int] | None = None
-    if _may_fork(dataset):
-        give_back_freed_memory()  # the kernel splits a shared large page into small ones when the parent writes to it
-        child = _forked(dataset)
-        keep_all_freed_memory()
+    counting, child = Counting(), _forked(dataset) if _may_fork(dataset) else None
 
     def tick() -> None:
         if counting.cancelled():
@@ -101,71 +98,64 @@ def _counted(dataset: Dataset, tick: Callable[[], None]) -> NgramBaselines:
 def _may_fork(dataset: Dataset) -> bool:
     """Whether a child may count: on Linux, alone, without a GPU's state, and where the text is worth it."""
     tokens = sum(len(dataset.splits[name].tokens) for name in ("train", "test"))
-    is_plain = sys.platform == "linux" and not launched() and not torch.cuda.is_initialized()
-    return is_plain and tokens >= FORKED_FROM
+    is_alone = not launched() and not processes.current_process().daemon
+    return sys.platform == "linux" and is_alone and not torch.cuda.is_initialized() and tokens >= FORKED_FROM
 
 
-def _forked(dataset: Dataset) -> tuple[int, int] | None:
+def _forked(dataset: Dataset) -> tuple[BaseProcess, Connection] | None:
     """A child that counts, and the end of a pipe from which its result is read; None where it cannot be made.
 
     It computes with NumPy only, so PyTorch's threads, which it does not have, are not missed.
     """
-    result, given = os.pipe()
-    parent = os.getpid()
+    give_back_freed_memory()  # the kernel splits a shared large page into small ones when the parent writes to it
+    context = processes.get_context("fork")
+    result, given = context.Pipe(duplex=False)
+    child = context.Process(target=_count_apart, args=(dataset, result, given, os.getpid()), daemon=True)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
-            child = os.fork()
+            child.start()
     except OSError:
-        os.close(result)
-        os.close(given)
         return None
-    if child:
-        os.close(given)
-        return child, result
+    finally:
+        given.close()
+        keep_all_freed_memory()
+    return child, result
+
+
+def _count_apart(dataset: Dataset, result: Connection, given: Connection, parent: int) -> None:
+    """Send what was counted; nothing else is said, and no exit of the parent's is run."""
     try:
-        gc.freeze()  # what the parent has is not freed here
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         end_with_parent(signal.SIGKILL)  # and with it ends what the parent has locked or opened
+        result.close()  # only the parent reads
         if os.getppid() == parent:
+            gc.freeze()  # what the parent has is not freed here
             os.nice(NICENESS)
             with suppress(OSError):
                 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-            found = _counted(dataset, lambda: None)
-            with os.fdopen(given, "w", encoding="ascii") as file:
-                json.dump(found.plain(), file)
+            given.send_bytes(json.dumps(_counted(dataset, lambda: None).plain()).encode())
     finally:
         os._exit(0)
 
 
-def _awaited(child: int, result: int, tick: Callable[[], None], is_needed: threading.Event) -> NgramBaselines | None:
-    """What the child has counted; None if it failed, or is needed and given no time by a busy machine."""
-    told = b""
+def _awaited(
+    child: BaseProcess, result: Connection, tick: Callable[[], None], is_needed: threading.Event
+) -> NgramBaselines | None:
+    """What the child has counted; None if it has ended without, or is waited for too long."""
+    began, counted = time.monotonic(), 0.0
     try:
-        with os.fdopen(result, "rb") as file:
-            given, since = _processor_time(child), time.monotonic()
-            while not select.select([file], [], [], LOOKS)[0]:
-                tick()
-                waited = time.monotonic() - since
-                if is_needed.is_set() and waited < PATIENCE:
-                    continue
-                before, given, since = given, _processor_time(child), time.monotonic()
-                if is_needed.is_set() and given - before < waited / 2:
-                    return None
-            told = file.read()
+        while not result.poll(LOOKS):
+            tick()
+            taken = time.monotonic() - began
+            if not is_needed.is_set():
+                counted = taken
+            elif taken > 2 * counted + PATIENCE:
+                return None
+        return NgramBaselines.from_plain(json.loads(result.recv_bytes()))
+    except EOFError:
+        return None
     finally:
-        with suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)  # it may be one that nobody waits for any more
-        with suppress(ChildProcessError):
-            os.waitpid(child, 0)
-    return NgramBaselines.from_plain(json.loads(told)) if told else None
-
-
-def _processor_time(process: int) -> float:
-    """Seconds that the processors have given to a process; 0 where Linux does not tell them."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return 0.0
-    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")  # utime and stime
+        child.kill()
+        child.join()

@@ -16,9 +16,9 @@ from vitral.training import ranks
 from vitral.training.deadline import TimeFrame
 from vitral.training.events import Callback, silent
 from vitral.training.optimizers import load_optimizer_tensors, optimizer_of
-from vitral.training.resumption import identity_of, last_checkpoint, restored
+from vitral.training.resumption import identity_of, last_checkpoint, require_same_batches, restored
 from vitral.training.run import begin, complete, follow, keep, require_same_parts, resolved_plan
-from vitral.training.trainer import Trainer, chain_from_anchor
+from vitral.training.trainer import Trainer
 
 WARMUP = 0.05
 """Share of the new steps in which a rate that had decayed rises again."""
@@ -83,10 +83,7 @@ def continue_run(
         with using_threads(threads):
             parent = restored(sealed, checkpoint, silent, corpus)
             parent.dataset = replace(parent.dataset, problems=tuple(sealed.document("corpus").get("problems", ())))
-            if chain_from_anchor(parent) != parent.state.chain:
-                raise UsageError(
-                    "{path}: its batches differ from those it was trained on; Vitral has changed since", path=path
-                )
+            require_same_batches(parent)
             plan = resolved_plan(asked(parent.config, threads, minutes, steps), parent.dataset, frame)
             config = complete(continued(plan.config, parent.config, parent.state.step)).watched()
             for line in (*plan.notes, schedule_note(config, parent.config)):

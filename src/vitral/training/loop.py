@@ -94,7 +94,7 @@ def is_asked_to_stop(trainer: Trainer, clock: Clock) -> bool:
         trainer.decide(ranks.broadcast(decision))
         with clock.paused():
             # The decision is on disk before the first step that it affects, so that a resume takes the same.
-            save(trainer, replace=trainer.saved == trainer.state.step)
+            save(trainer)
     if looks:
         with clock.paused(), trainer.unsharded() as leads:
             if leads:
@@ -186,7 +186,6 @@ def after_step(trainer: Trainer, clock: Clock) -> None:
         TrainingStopped: a loss is not finite.
     """
     training, state = trainer.config.training, trainer.state
-    again = state.pending
     last = state.step == training.steps
     evaluating = state.step % training.evaluate_every == 0 or last
     state.pending = evaluating
@@ -214,7 +213,7 @@ def after_step(trainer: Trainer, clock: Clock) -> None:
         trainer.emit({"event": "evaluation", "step": state.step, "train_loss": train_loss, **losses})
         if last:
             _emit_end(trainer, clock, finished=True)
-        save(trainer, replace=again)
+        save(trainer)
     elif training.checkpoint_every is not None and state.step % training.checkpoint_every == 0:
         save(trainer)
 
@@ -245,12 +244,11 @@ def evaluate(trainer: Trainer) -> dict[str, float]:
     }
 
 
-def save(trainer: Trainer, *, replace: bool = False, together: bool = True) -> None:
+def save(trainer: Trainer, *, together: bool = True) -> None:
     """Write a checkpoint of this step.
 
     Args:
         trainer: between two steps.
-        replace: whether to replace a checkpoint of the same step.
         together: whether all ranks save it, and compare what they have; else this one alone, which has all weights.
 
     Raises:
@@ -274,7 +272,7 @@ def save(trainer: Trainer, *, replace: bool = False, together: bool = True) -> N
     elif together:
         ranks.require_same(N_("the weights; this step was not saved"), ranks.digest(weights | tensors), FAULT)
     checkpoint = Checkpoint(step, weights, tensors, state, history=trainer.history())
-    trainer.folder.save(checkpoint, keep=trainer.config.training.keep_checkpoints, replace=replace)
+    trainer.folder.save(checkpoint, keep=trainer.config.training.keep_checkpoints)
     trainer.saved = step
 
 
@@ -291,7 +289,7 @@ def _finish(trainer: Trainer, clock: Clock) -> bool:
     finished = state.step >= trainer.config.training.steps and not state.pending
     if not finished:
         _emit_end(trainer, clock, finished=False)
-        save(trainer, replace=True)
+        save(trainer)
     return finished
 
 
@@ -305,7 +303,7 @@ def _save_last_good_step(trainer: Trainer, stopped: TrainingStopped | RankLost) 
     trainer.emit({"event": "stopped", "step": trainer.state.step, "reason": reason(stopped).cause})
     is_together = isinstance(stopped, TrainingStopped)
     if (is_together or not trainer.is_sharded) and not_finite_state(trainer) is None:
-        save(trainer, replace=True, together=is_together)
+        save(trainer, together=is_together)
     else:
         trainer.folder.reseal()
 

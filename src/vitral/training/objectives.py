@@ -1,7 +1,6 @@
 """Training objectives: next-token and masked."""
 
 from collections.abc import Callable
-from typing import Literal
 
 import torch
 from jaxtyping import Int
@@ -10,24 +9,13 @@ from torch import Tensor
 from vitral.core.language import N_
 from vitral.core.streams import numpy_stream
 from vitral.data.batches import Pair
-from vitral.data.tokenizers import Tokenizer
-from vitral.evaluation.masking import Masking, mask_token
+from vitral.evaluation.masking import Masking
 from vitral.model.transformer import Transformer, first_target, mean_cross_entropy
-from vitral.runs.config import Masked
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """The mean loss of inputs and targets [batch, time], in nats per token."""
 IGNORED = -100
 """The target value ignored by `torch.nn.functional.cross_entropy`."""
-
-
-def masking_of(objective: Literal["next-token", "masked"] | Masked, tokenizer: Tokenizer) -> Masking | None:
-    """The masking of an objective; None for next-token prediction.
-
-    Raises:
-        UsageError: the tokenizer has no mask token.
-    """
-    return Masking(objective.rate, mask_token(tokenizer)) if isinstance(objective, Masked) else None
 
 
 def loss_function(model: Transformer, masking: Masking | None) -> Loss:

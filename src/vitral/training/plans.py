@@ -64,9 +64,9 @@ class _Trials:
     def time(self, plan: ExecutionPlan, share: float, *, trials: int = 2) -> float:
         """Seconds of a step, timed for a share of the time for trials."""
         if self.seconds is None:
-            return time_steps(self.config, self.build, plan, least=UNLIMITED, trials=trials).steady
+            return time_steps(self.config, self.build, plan, least=UNLIMITED, trials=trials)
         given = share * self.seconds
-        return time_steps(self.config, self.build, plan, least=given, most=given, trials=trials).steady
+        return time_steps(self.config, self.build, plan, least=given, most=given, trials=trials)
 
 
 def resolve_plan(

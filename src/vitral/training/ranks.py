@@ -356,7 +356,7 @@ class SilentFolder(RunFolder):
     def append_metric(self, event: Mapping[str, Any]) -> None:
         """Nothing."""
 
-    def save(self, checkpoint: Checkpoint, *, keep: int, replace: bool = False) -> None:
+    def save(self, checkpoint: Checkpoint, *, keep: int) -> None:
         """Nothing."""
 
     def reseal(self, key: str = "stopped") -> None:

@@ -11,22 +11,22 @@ from vitral.core.process import only_training, too_few_cores, using_threads
 from vitral.data import prepare_recorded
 from vitral.evaluation import NgramBaselines
 from vitral.runs import Checkpoint, Identity, RunFolder, SealedRun, enter
+from vitral.runs.config import with_free_keys
 from vitral.runs.environment import describe_environment, environment_differences
-from vitral.runs.identity import document_hash
+from vitral.runs.identity import document_hash, identity_in
 from vitral.runs.loading import load_checkpoint_of, load_weights
 from vitral.runs.lock import only_writer
-from vitral.runs.sealed import identity_in, with_free_keys
 from vitral.training import ranks
 from vitral.training.costs import require_training_memory
 from vitral.training.deadline import TimeFrame
 from vitral.training.events import Callback, silent
 from vitral.training.optimizers import load_optimizer_tensors, optimizer_of
 from vitral.training.run import (
-    accepted_changes,
     build_model,
     follow,
     initial_state,
     keep,
+    require_same_parts,
     run_to_the_end,
     share,
 )
@@ -83,7 +83,7 @@ def resume(
         sealed = enter(path, warn)
         sealed.require_text()
         _compare_machines(sealed, warn, strict=strict)
-        sources = accepted_changes(sealed.config, str(path), accept=changed_parts)
+        sources = require_same_parts(sealed.config, str(path), accept=changed_parts)
         checkpoint = None
         if sealed.newest is None:
             warn(N_("stopped before its first checkpoint: starting again at step 0, with the same random numbers"))
@@ -114,18 +114,9 @@ def _continue(
     sources: Mapping[str, str],
 ) -> RunFolder:
     """Rewind the folder to the checkpoint and train on, with other sources of own parts if there are any."""
-    where = trainer.folder.path
     if checkpoint is not None:
         _refuse_finished(trainer, checkpoint)
-    if chain_from_anchor(trainer) != trainer.state.chain:
-        began = trainer.state.anchor_step
-        raise UsageError(
-            "{where}: the batches of steps {began} to {step} differ from those the run was trained "
-            "on; its text or the version of Vitral has changed",
-            where=where,
-            began=began + 1,
-            step=trainer.state.step,
-        )
+    require_same_batches(trainer)
     share(trainer, sealed.document("corpus"))
     with stop_on_signals() as trainer.request:
         torn = trainer.folder.rewind(checkpoint)
@@ -134,6 +125,22 @@ def _continue(
         if sources:
             trainer.decide({"parts": dict(sources)})
         return run_to_the_end(trainer)
+
+
+def require_same_batches(trainer: Trainer) -> None:
+    """Refuse to go on with other batches than those of the latest steps, which are drawn again.
+
+    Raises:
+        UsageError: they differ.
+    """
+    if chain_from_anchor(trainer) != trainer.state.chain:
+        raise UsageError(
+            "{where}: the batches of steps {began} to {step} differ from those the run was trained "
+            "on; its text or the version of Vitral has changed",
+            where=trainer.folder.path,
+            began=trainer.state.anchor_step + 1,
+            step=trainer.state.step,
+        )
 
 
 def _compare_machines(sealed: SealedRun, warn: Callable[[str], object], *, strict: bool) -> None:

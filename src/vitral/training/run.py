@@ -390,32 +390,18 @@ def _with_new_rows(former: Tensor, initial: Tensor) -> Tensor:
     return rows
 
 
-def require_same_parts(config: RunConfig, where: str) -> None:
-    """Refuse a configuration whose own parts are not those that are registered.
+def require_same_parts(config: RunConfig, where: str, *, accept: bool = False) -> dict[str, str]:
+    """The own parts of a run whose source is another than the recorded one: the new hash by kind and name.
 
     Raises:
-        UsageError: a part is not registered, or its source is another than the configuration's.
-    """
-    for key in changed_parts(config, where):
-        raise UsageError(
-            "{where}: the source of {key} is another than the recorded one; register that one, or for a new run leave "
-            "its file and sha256 out of the configuration",
-            where=where,
-            key=key,
-        )
-
-
-def accepted_changes(config: RunConfig, where: str, *, accept: bool) -> dict[str, str]:
-    """The own parts of a stopped run whose source is another now: the new hash by kind and name.
-
-    Raises:
-        UsageError: a part is not registered, or changed and that is not accepted.
+        UsageError: a part is not registered, or is another and that is not accepted.
     """
     changed = changed_parts(config, where)
     if changed and not accept:
         raise UsageError(
-            "{where}: the source of {key} has changed since the run was trained, so that its next steps may be others; "
-            "register the former source, or give --changed-parts to go on with this one, which is recorded",
+            "{where}: the source of {key} is another than the recorded one, so that the next steps may be others; "
+            "register that one, or leave its file and sha256 out of a new configuration; vitral resume "
+            "--changed-parts goes on with a stopped run, and records the source",
             where=where,
             key=min(changed),
         )

@@ -16,6 +16,7 @@ from vitral.data import Dataset
 from vitral.data.batches import Batches, ShuffledBatches
 from vitral.evaluation import NgramBaselines, training_text
 from vitral.evaluation.copying import MOST_SEARCHED
+from vitral.evaluation.masking import masking_of
 from vitral.model import Transformer
 from vitral.runs import RunFolder
 from vitral.runs.config import RunConfig
@@ -23,7 +24,7 @@ from vitral.runs.identity import Decision, Identity, decided, document_hash, new
 from vitral.training import ranks
 from vitral.training.baselines import Counting, counted_beside
 from vitral.training.events import Callback, Event
-from vitral.training.objectives import compiled, loss_function, masking_of
+from vitral.training.objectives import compiled, loss_function
 from vitral.training.optimizers import Optimizers
 from vitral.training.stopping import StopRequest
 
@@ -180,12 +181,12 @@ class Trainer:
         """Build the batches and, for the masked objective, the masking; both may refuse the text or tokenizer."""
         self.parameters = dict(self.model.named_parameters())
         training, model = self.config.training, self.config.model
-        sizes = {"context_length": model.context_length, "batch_size": training.batch_size, "seed": self.config.seed}
-        split, is_shuffled = self.dataset.splits["train"], training.windows == "shuffled"
-        self.batches = (
-            ShuffledBatches(split, accumulation=training.accumulation, **sizes)
-            if is_shuffled
-            else Batches(split, **sizes)
+        self.batches = (ShuffledBatches if training.windows == "shuffled" else Batches)(
+            self.dataset.splits["train"],
+            context_length=model.context_length,
+            batch_size=training.batch_size,
+            seed=self.config.seed,
+            accumulation=training.accumulation,
         )
         if self.identity is None:
             self.identity = new_identity(self.config, self.dataset.describe(), self.dataset.tokenizer.plain())

@@ -38,27 +38,6 @@ class ExecutionPlan:
         return (N_("{dtype}, compiled") if self.compile else N_("{dtype}, not compiled")).format(dtype=self.dtype)
 
 
-@dataclass(frozen=True)
-class StepTime:
-    """The time of a training step.
-
-    Attributes:
-        first: seconds of the first step, a small one, which also sets up kernels and memory.
-        steady: median seconds of a whole step.
-    """
-
-    first: float
-    steady: float
-
-
-SLOW = 1.5
-"""Times that a first step may take of that of a plainer plan: after longer ones other steps are not timed."""
-
-
-class TooSlow(Exception):
-    """The first step took longer than its limit."""
-
-
 def time_steps(
     config: RunConfig,
     build: Callable[[RunConfig], Transformer],
@@ -67,9 +46,8 @@ def time_steps(
     least: float = 0.0,
     most: float = float("inf"),
     trials: int = TRIALS,
-    limit: float = float("inf"),
-) -> StepTime:
-    """Time training steps with random tokens on a temporary model.
+) -> float:
+    """Median seconds of a training step, timed with random tokens on a temporary model.
 
     A small step tells how long a whole batch will take. Where that is too long, the timed steps have fewer or shorter
     windows, and the passes of a whole step take as much longer as they have more operations.
@@ -81,18 +59,13 @@ def time_steps(
         least: minimum seconds of measuring; a timed step that would take longer is a part of one.
         most: no further step is started after these seconds, if one has been timed after the first.
         trials: minimum number of timed steps after the first.
-        limit: seconds that the first step may take.
-
-    Raises:
-        TooSlow: it took longer.
     """
     model, training = build(config).train(), config.training.model_copy(update={"dtype": plan.dtype})
     step, shaped = _steps(model, training, compiled=plan.compile), partial(_shape, config, model.vocab_size)
     times, whole, device = list[float](), list[float](), model.token_embedding.weight.device
     with torch.random.fork_rng([device] if device.type == "cuda" else []), ordered_sums(device):
         *shape, work = shaped(math.inf if plan.compile else SMALL)  # the compiler would compile each shape
-        if (first := sum(step(*shape))) > limit:
-            raise TooSlow
+        step(*shape)
         passes, _ = step(*shape)
         *shape, timed = shaped(max(work, work * min(most, least or math.inf) / passes))
         factor = training.accumulation * shaped(math.inf)[2] / timed
@@ -104,7 +77,7 @@ def time_steps(
             whole.append(factor * passes + rest)
     # An idle processor is faster in its first second, so the earlier half does not count.
     steady = sorted(whole[1 + max(0, (len(times) - 1 - trials) // 2) :])
-    return StepTime(first, steady[len(steady) // 2])
+    return steady[len(steady) // 2]
 
 
 def _shape(config: RunConfig, vocab_size: int, operations: float) -> tuple[int, int, int]:

@@ -24,7 +24,6 @@ interface Step {
   /** Put a space before a piece that does not begin with one. */
   space?: true;
   pattern?: string;
-  keep?: "all" | "matches" | "gaps";
 }
 
 export type TokenizerData = Common &
@@ -38,7 +37,6 @@ export type TokenizerData = Common &
         merges: number[];
         steps: Step[];
         classes: Record<string, number[]>;
-        whole?: [spelled: string, id: number][];
       }
   );
 
@@ -80,7 +78,7 @@ function encoder(data: Computed): Encoder {
   if (data.kind === "characters") return characters(new Map(data.points.map((point, at) => [point, data.ids[at]])));
   if (data.kind === "bytes")
     return readable((text, into) => UTF8.encode(text).forEach((byte) => into.ids.push(data.ids[byte])));
-  const pairs = new Pairs(data.bytes, data.merges, data.whole);
+  const pairs = new Pairs(data.bytes, data.merges);
   const cut = data.steps.map((step) => splitter(step, data.classes));
   return readable((text, into) => {
     for (const word of cut.reduce((pieces, each) => pieces.flatMap(each), [text])) pairs.encode(word, into);
@@ -134,18 +132,16 @@ const FROM_UTF8 = new TextDecoder("utf-8", { ignoreBOM: true });
 function splitter(step: Step, classes: Record<string, number[]>): (piece: string) => string[] {
   if (step.space) return (piece) => [piece.startsWith(" ") ? piece : ` ${piece}`];
   const pattern = new RegExp(step.pattern!.replace(/⟨(.*?)⟩/gu, (_, name: string) => ranges(classes[name])), "gu");
-  const matches = step.keep !== "gaps";
-  const gaps = step.keep !== "matches";
   return (piece) => {
     const pieces: string[] = [];
     let begin = 0;
     for (const found of piece.matchAll(pattern)) {
       if (!found[0]) continue;
-      if (gaps && found.index! > begin) pieces.push(piece.slice(begin, found.index));
-      if (matches) pieces.push(found[0]);
+      if (found.index! > begin) pieces.push(piece.slice(begin, found.index));
+      pieces.push(found[0]);
       begin = found.index! + found[0].length;
     }
-    if (gaps && begin < piece.length) pieces.push(piece.slice(begin));
+    if (begin < piece.length) pieces.push(piece.slice(begin));
     return pieces;
   };
 }
@@ -176,19 +172,16 @@ const before = (one: Candidate, other: Candidate): boolean =>
 /** Byte-pair encoding of words (Sennrich et al. 2016), in the order of the `tokenizers` package. */
 class Pairs {
   private readonly merges = new Map<number, [rank: number, made: number]>();
-  private readonly whole?: Map<string, number>;
   private readonly known = new Map<string, number[]>();
   private readonly size: number;
 
   constructor(
     private readonly bytes: number[],
     merges: number[],
-    whole?: [string, number][],
   ) {
     this.size = 1 + merges.reduce((most, id) => Math.max(most, id), Math.max(...bytes));
     for (let at = 0; at < merges.length; at += 3)
       this.merges.set(merges[at] * this.size + merges[at + 1], [at / 3, merges[at + 2]]);
-    this.whole = whole && new Map(whole);
   }
 
   encode(word: string, into: Encoded): void {
@@ -204,8 +197,6 @@ class Pairs {
   }
 
   private encoded(word: Uint8Array): number[] {
-    const id = this.whole?.get(Array.from(word, (byte) => LETTERS[byte]).join(""));
-    if (id !== undefined) return [id];
     const symbols = Array.from(word, (byte) => this.bytes[byte]).filter((symbol) => symbol >= 0);
     const next = symbols.map((_, at) => at + 1);
     const previous = symbols.map((_, at) => at - 1);
@@ -263,10 +254,3 @@ class Queue {
     return top;
   }
 }
-
-/** The letter with which GPT-2 writes each byte. */
-const LETTERS: string[] = (() => {
-  let hidden = 0x100;
-  const shown = (byte: number) => (byte > 0x20 && byte < 0x7f) || (byte > 0xa0 && byte !== 0xad);
-  return Array.from({ length: 256 }, (_, byte) => String.fromCharCode(shown(byte) ? byte : hidden++));
-})();

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Interval
 
-from vitral.app.calls import validated
-from vitral.app.given import opened
-from vitral.app.options import (
+from vitral.app.arguments import (
     Argument,
     Callback,
     Count,
@@ -22,6 +20,8 @@ from vitral.app.options import (
     Weight,
     WhereRun,
     Which,
+    opened,
+    validated,
 )
 from vitral.core.errors import UsageError
 

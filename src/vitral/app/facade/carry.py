@@ -1,15 +1,23 @@
 """Runs carried elsewhere: `bundle` and `open_` as pages, `import_` and `export` as models of other libraries."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import Interval
 
-from vitral.app.calls import validated
-from vitral.app.given import free_folder, path_of
-from vitral.app.options import Argument, Callback, Option, Paths, RunLike, Text, Which
+from vitral.app.arguments import (
+    Argument,
+    Callback,
+    Option,
+    Paths,
+    RunLike,
+    Text,
+    Which,
+    free_folder,
+    path_of,
+    validated,
+)
 from vitral.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,31 +53,21 @@ def bundle(
         StorageError: writing to disk failed.
     """
     from vitral.app.results import Bundle
-    from vitral.core.files import create_durably, storage
+    from vitral.core.files import create_durably, require_free
     from vitral.page import page_content, page_document
     from vitral.runs import load_run
 
     folder = path_of(run)
     name = folder.resolve().name
     path = Path(f"{name}.html") if out is None else Path(out)
-    if os.path.lexists(path):  # said before anything is computed
-        raise _taken(path)
-    with storage(path):
-        os.stat(path.parent)
+    require_free(path, is_in_folder=True)
     if not isinstance(run, str | Path):
         checkpoint, corpus = checkpoint or run.which, run.corpus if corpus is None else corpus
     loaded = load_run(folder, checkpoint or "best")
     made = page_content(loaded, name, None if corpus is None else str(corpus), ablated=ablations)
     content = page_document(made).encode("utf-8")
-    try:
-        create_durably(path, content)
-    except FileExistsError:
-        raise _taken(path) from None
+    create_durably(path, content)
     return Bundle(path, len(content))
-
-
-def _taken(path: Path) -> UsageError:
-    return UsageError("{path}: exists already and was not overwritten; choose another name with --out", path=path)
 
 
 @validated

@@ -1,15 +1,12 @@
 """Computations in numbers: `explain`, `exercise`, `check`, `grade`."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Interval
 
-from vitral.app.calls import validated
-from vitral.app.given import given, opened
-from vitral.app.options import (
+from vitral.app.arguments import (
     Argument,
     Callback,
     Numbers,
@@ -19,8 +16,11 @@ from vitral.app.options import (
     RunLike,
     WhereRun,
     Which,
+    given,
     numbers,
+    opened,
     points,
+    validated,
 )
 from vitral.core.errors import UsageError
 
@@ -236,7 +236,7 @@ def check(
         UsageError: there is no such example, it cannot be read (with its line), or the corrected file exists.
         StorageError: writing to disk failed.
     """
-    import vitral.report.checked_example  # noqa: F401  registers the page of a checked example
+    import vitral.report.checked_sheet  # noqa: F401  registers the page of a checked example
     from vitral.explanation import check
     from vitral.explanation.examples.by_name import find_example
 
@@ -291,7 +291,7 @@ def grade(
         UsageError: there is no folder, no key or no sheet, a key or the rule cannot be read, or a file to write exists.
         StorageError: writing to disk failed.
     """
-    from vitral.core.files import storage
+    from vitral.core.files import require_free, storage
     from vitral.core.language import in_language
     from vitral.explanation.examples.by_name import write_new
     from vitral.explanation.grading.grading import check_rule
@@ -304,8 +304,8 @@ def grade(
         sheet_files,
         sheet_names,
     )
+    from vitral.report.checked_sheet import marked_page
     from vitral.report.graded_class import GradedClass
-    from vitral.report.graded_sheet import marked_page
 
     keys = list(answer_keys([key] if isinstance(key, str | Path) else key))
     key_paths = [each.example.path for each in keys]
@@ -317,18 +317,17 @@ def grade(
     names = sheet_names(home, sheet_files(home, [*key_paths, *(Path(path) for path in ours if path is not None)]))
     if not names:
         raise UsageError("{folder}: has no sheets", folder=home)
+    pages = {name: Path(marked, f"{name}.html") for name in names.values()} if marked is not None else {}
+    for path in [*pages.values(), *([] if out is None else [Path(out)])]:
+        require_free(path)
     with in_language("en"):
         sheets = [graded_sheet(path, name, keys, used) for path, name in names.items()]
         notes = tuple(key_notes(keys))
     graded = GradedClass(tuple(keys), used, tuple(sorted(sheets, key=lambda sheet: sheet.name)), notes)
-    pages = {} if out is None else {Path(out): graded.page()}
-    if marked is not None:
-        each = {one.name: one.grade for one in graded.graded if one.grade is not None}
-        pages |= {Path(marked, f"{name}.html"): marked_page(name, made) for name, made in each.items()}
-    for path in pages:
-        if os.path.lexists(path):
-            raise UsageError("{target}: exists already and was not overwritten; choose another name", target=path)
-    for path, page in pages.items():
+    each = {one.name: one.grade for one in graded.graded if one.grade is not None}
+    made = {pages[name]: marked_page(name, grade) for name, grade in each.items() if pages}
+    made |= {} if out is None else {Path(out): graded.page()}
+    for path, page in made.items():
         with storage(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_new(path, page)

@@ -5,9 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from vitral.app.calls import validated
-from vitral.app.given import named, of_text, opened, path_of
-from vitral.app.options import (
+from vitral.app.arguments import (
     Argument,
     Count,
     Encoding,
@@ -18,6 +16,11 @@ from vitral.app.options import (
     Specials,
     TextOrTable,
     Tokenizer,
+    named,
+    of_text,
+    opened,
+    path_of,
+    validated,
 )
 from vitral.core.errors import UsageError
 
@@ -211,8 +214,7 @@ def doctor(run: Annotated[RunLike | None, Argument("RUN|STUDY", Path)] = None, *
         UsageError: none of them.
     """
     from vitral.doctor.machine import examine_machine
-    from vitral.doctor.repair import repair_run
-    from vitral.doctor.run import examine_run
+    from vitral.doctor.run import examine_run, repair_run
     from vitral.doctor.study import examine_study, is_study
 
     if run is None:
@@ -266,3 +268,25 @@ def list_examples() -> "Names":
     from vitral.explanation.examples.by_name import find_example, gallery
 
     return Names("examples", {name: find_example(name).title for name in gallery()}, {})
+
+
+@validated
+def set_language(name: str | None = None) -> str:
+    """Choose the language of texts, pages and messages in this process.
+
+    Args:
+        name: "en", "pt", the name of a locale, or None for that of the environment.
+
+    Returns:
+        The code of the language; that of English, with a note, if there is no catalogue of the named one.
+    """
+    from vitral.core.language import LANGUAGES, _, recognised
+    from vitral.core.language import set_language as choose_language
+
+    if name is not None and recognised(name) is None:
+        from vitral.runs.loading import warn_on_stderr
+
+        warn_on_stderr(
+            _("language {name!r}: not one of {known}; English is used", name=name, known=", ".join(LANGUAGES))
+        )
+    return choose_language(name)

@@ -5,9 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from vitral.app.calls import validated
-from vitral.app.given import given, named, path_of
-from vitral.app.options import (
+from vitral.app.arguments import (
     Argument,
     Callback,
     Count,
@@ -17,7 +15,11 @@ from vitral.app.options import (
     RunLike,
     Text,
     Threads,
+    given,
+    named,
     numbers,
+    path_of,
+    validated,
 )
 from vitral.core.errors import Interrupted, UsageError
 
@@ -173,5 +175,6 @@ def compare(
     """
     from vitral.compare.side_by_side import compare
 
-    folders = [(path_of(run), None if isinstance(run, str | Path) else run.corpus) for run in runs]
-    return compare(folders, prompt=prompt, seed=seed, max_tokens=max_tokens, losses=losses, corpus=corpus)
+    corpora = [corpus, *(None if isinstance(run, str | Path) else run.corpus for run in runs)]
+    how = {"prompt": prompt, "seed": seed, "max_tokens": max_tokens, "losses": losses}
+    return compare(map(path_of, runs), **how, corpora=[one for one in corpora if one is not None])

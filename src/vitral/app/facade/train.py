@@ -5,9 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from vitral.app.calls import validated
-from vitral.app.given import free_folder, given, named, of_text, path_of, steps_planned
-from vitral.app.options import (
+from vitral.app.arguments import (
     Argument,
     Callback,
     Count,
@@ -26,6 +24,13 @@ from vitral.app.options import (
     TextOrTable,
     Threads,
     Tokenizer,
+    free_folder,
+    given,
+    named,
+    of_text,
+    path_of,
+    steps_planned,
+    validated,
 )
 from vitral.core.errors import Interrupted
 

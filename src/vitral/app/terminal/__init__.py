@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.main import get_command_from_info
+from typer.main import get_command, get_command_from_info
 from typer.models import CommandInfo
 
 from vitral.app import session
 from vitral.app.command import Command, callback
 from vitral.app.facade import ask, carry, explain, look, study, train
 from vitral.app.terminal import training, views
-from vitral.app.terminal.help import Group, LanguageOption, TranslatedCommand, refusal, speaking
+from vitral.app.terminal.help import COMPLETING, Group, LanguageOption, TranslatedCommand, refusal, speaking
 from vitral.app.terminal.streams import OutputLost, complain, complain_of, guard, say, settle, show_traceback
 from vitral.app.terminal.training import be_silent, leave
 from vitral.core import interrupts
@@ -39,8 +39,8 @@ COMMANDS = (
     Command(ask.evaluate, views.show),
     Command(study.compare, views.show_with_page),
     Command(ask.generate, views.show_samples, views.pieces),
-    Command(ask.inspect, views.show_inspection),
-    Command(explain.explain, views.show_walkthrough),
+    Command(ask.inspect, views.show_inspection, views.into_new_file),
+    Command(explain.explain, views.show_walkthrough, views.into_new_file),
     Command(explain.exercise, views.show_exercise, views.sheets_listed, has_parts=False),
     Command(explain.check, views.show_checks, has_parts=False, shown=("fix", "out")),
     Command(explain.grade, views.show_grades, has_parts=False),
@@ -66,13 +66,6 @@ ALLOCATIONS = 50_000
 """Objects after which Python looks for unreachable cycles, not 700: imports make very many, and no garbage."""
 
 
-class _Carried(Exception):
-    """Carries an error through the argument parser, which would turn it into an exit code without a line."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
 class _Made(UserDict[str, Any]):
     """The commands by name, each made when it is asked for."""
 
@@ -91,13 +84,13 @@ def _made(name: str, command: Command) -> Any:
 
             for path in parts:
                 import_parts(path)
-        try:
-            run(**given)
-        except (KeyboardInterrupt, ConnectionError, EOFError) as error:
-            raise _Carried(error) from None
+        run(**given)
 
     info = CommandInfo(name=name, cls=TranslatedCommand, callback=called)
     return get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
+
+
+SETTINGS: dict[str, Any] = {"max_content_width": 100, "help_option_names": ["-h", "--help"]}
 
 
 class Commands(Group):
@@ -115,7 +108,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     add_completion=True,
-    context_settings={"max_content_width": 100, "help_option_names": ["-h", "--help"]},
+    context_settings=SETTINGS,
 )
 
 
@@ -190,11 +183,19 @@ def _run(arguments: Sequence[str]) -> int:
     session.begin(arguments)
     try:
         _require_current_folder()
-        code = int(app(args=arguments, prog_name="vitral", standalone_mode=False) or 0)
+        if COMPLETING in os.environ:
+            app(args=arguments, prog_name="vitral")
+        path, given = "vitral", [*arguments]
+        command: Any = get_command(app)
+        if given and given[0] in Commands.made:  # not through the group, whose own options load pydantic
+            command, path = Commands.made[given[0]], f"vitral {given.pop(0)}"
+        with command.make_context(path, given, **SETTINGS) as context:  # its `main` would turn errors into exit codes
+            command.invoke(context)
         sys.stdout.flush()
-        return code
-    except _Carried as carried:
-        return _fail(carried.error)
+        return 0
+    except typer.Exit as ended:
+        sys.stdout.flush()
+        return ended.exit_code
     except (Exception, KeyboardInterrupt) as error:
         return _fail(error)
 

@@ -4,7 +4,6 @@ A failed write to standard output ends a command that prints its result, with `O
 result on disk goes on, and the rest of its output is dropped. Errors of standard error are always dropped.
 """
 
-import codecs
 import io
 import json
 import os
@@ -45,36 +44,24 @@ class OutputLost(VitralError):
         self.reader_left = isinstance(error, ConnectionError)
 
 
-class _Sink(io.RawIOBase):
+class _Stream(io.FileIO):
     """The lowest layer of a standard stream: it remembers the first failed write and drops all data after it.
 
     Attributes:
         needed: whether the first failure raises `OutputLost`.
         lost: the first failure, until it is said.
-        replaced: whether a character that the encoding lacks was replaced.
-        beneath: the stream that Python made, which closes `raw` when nobody holds it.
     """
 
-    def __init__(self, stream: io.TextIOWrapper, *, needed: bool) -> None:
-        self._raw: Any = getattr(stream.buffer, "raw", stream.buffer)  # python -u has no buffer
-        self.beneath, self.needed = stream, needed
+    def __init__(self, descriptor: int, *, needed: bool) -> None:
+        super().__init__(descriptor, "w", closefd=False)
+        self.needed, self.is_open = needed, True
         self.lost: Exception | None = None
-        self.is_open, self.replaced = True, False
-
-    def writable(self) -> bool:
-        return True
-
-    def isatty(self) -> bool:
-        return self._raw.isatty()
-
-    def fileno(self) -> int:
-        return self._raw.fileno()
 
     def write(self, data: "ReadableBuffer", /) -> int:
         if self.is_open:
             try:
-                while (written := self._raw.write(data)) is None:  # the stream does not block and is full for now
-                    select.select([], [self._raw], [])
+                while (written := super().write(data)) is None:  # the stream does not block and is full for now
+                    select.select([], [self], [])
                 return written
             except (OSError, ValueError) as error:
                 self.is_open, self.lost = False, error
@@ -83,15 +70,8 @@ class _Sink(io.RawIOBase):
                     raise OutputLost(error) from None
         return memoryview(data).nbytes
 
-    def replacement(self, error: UnicodeError) -> tuple[str, int]:
-        """Show "?" for characters that the encoding lacks (an error handler of `codecs`)."""
-        if not isinstance(error, UnicodeEncodeError):
-            raise error
-        self.replaced = True
-        return "?" * (error.end - error.start), error.end
 
-
-_output: _Sink | None = None
+_output: _Stream | None = None
 _error_stream: TextIO | None = None
 
 
@@ -99,17 +79,15 @@ def guard() -> None:
     """Make the standard streams of this process safe to use; called once, before anything is printed."""
     global _output, _error_stream
     if isinstance(sys.stdout, io.TextIOWrapper):  # in a notebook it is somebody else's
-        _output = _Sink(sys.stdout, needed=True)
-        codecs.register_error("vitral-replace", _output.replacement)
-        sys.stdout = _text(_output, "vitral-replace")
+        _output = _Stream(sys.stdout.fileno(), needed=True)
+        sys.stdout = _text(_output, sys.stdout, "replace")
     if isinstance(sys.stderr, io.TextIOWrapper):
-        sys.stderr = _text(_Sink(sys.stderr, needed=False), sys.stderr.errors or "backslashreplace")
+        sys.stderr = _text(_Stream(sys.stderr.fileno(), needed=False), sys.stderr, "backslashreplace")
     _error_stream = sys.stderr
 
 
-def _text(sink: _Sink, errors: str) -> io.TextIOWrapper:
-    layer, own = io.BufferedWriter(sink), sink.beneath
-    return io.TextIOWrapper(layer, own.encoding, errors, line_buffering=own.line_buffering)
+def _text(stream: _Stream, own: io.TextIOWrapper, errors: str) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BufferedWriter(stream), own.encoding, errors, line_buffering=own.line_buffering)
 
 
 def output_is_optional() -> None:
@@ -134,13 +112,6 @@ def settle() -> None:
         _output.needed = False
     sys.stdout.flush()
     say_if_lost()
-    if _output is not None and _output.replaced and _output.is_open:
-        complain(
-            _(
-                "some characters are not in the encoding {encoding} and are shown as ?; use UTF-8",
-                encoding=sys.stdout.encoding,
-            )
-        )
     sys.stderr.flush()
 
 

@@ -2,8 +2,7 @@
 
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -18,10 +17,8 @@ from vitral.core.launching import EXIT_CODE, launched
 from vitral.core.text import visible
 
 if TYPE_CHECKING:
-    from rich.live import Live
-
     from vitral.app.demonstration import Demonstration
-    from vitral.app.progress import TrainingState
+    from vitral.report.notebook import ProgressView
     from vitral.training import Callback, Event
 
 TENSORBOARD = "tensorboard"
@@ -39,74 +36,53 @@ def live_reporter() -> Iterator["Callback"]:
     from rich.console import Console
     from rich.live import Live
 
-    from vitral.app.progress import Harmless, Lines
+    from vitral.app.progress import Display, Harmless, Lines, lasting
 
-    def harmless(show: "Callable[[Event], None]") -> "Callback":
-        shown = Harmless(show, complain)
+    class Panel(Display):
+        """A panel that changes in place; lines that stay are above it."""
 
-        def report(event: "Event") -> None:
-            shown(event)
-            say_if_lost(_("; training goes on without it"))
+        def take(self, event: "Event") -> None:
+            super().take(event)
+            if (line := lasting(event)) is not None:
+                screen.print(visible(line))
 
-        return report
+        def draw(self) -> None:
+            live.update(panel(self.state.view()), refresh=True)
 
     output_is_optional()
     screen = Console(highlight=False, markup=False, emoji=False)
-    if not screen.is_terminal:
-        yield harmless(Lines())
-        return
     # Drawn by the callback, not by a thread of its own, so that whatever fails there fails in the callback.
     live = Live(console=screen, auto_refresh=False)
+    shown = Harmless(Panel() if screen.is_terminal else Lines(), complain)
+
+    def report(event: "Event") -> None:
+        shown(event)
+        say_if_lost(_("; training goes on without it"))
+
     with suppress(Exception):
-        live.start()
+        if screen.is_terminal:
+            live.start()
     try:
-        yield harmless(Panel(live))
+        yield report
     finally:
         with suppress(Exception):
             live.stop()
 
 
-class Panel:
-    """A panel that changes in place; notes and the end stay above it."""
-
-    def __init__(self, live: "Live") -> None:
-        """Show nothing before the first event."""
-        from vitral.app.progress import TrainingState
-
-        self.live, self.state, self.drawn = live, TrainingState(), 0.0
-
-    def __call__(self, event: "Event") -> None:
-        """Take an event, and draw the state unless it was drawn just now."""
-        from vitral.app.progress import REDRAWN_EVERY, lasting
-
-        self.state.take(event)
-        if (line := lasting(event)) is not None:
-            self.live.console.print(visible(line))
-        now = time.monotonic()
-        if event["event"] != "step" or now - self.drawn >= REDRAWN_EVERY:
-            self.drawn = now
-            self.live.update(panel(self.state), refresh=True)
-
-
-def panel(state: "TrainingState") -> Any:
+def panel(view: "ProgressView") -> Any:
     """The state of a training as rich draws it; what the terminal has no room for is cut."""
     from rich.console import Group
     from rich.padding import Padding
-    from rich.panel import Panel as Framed
+    from rich.panel import Panel
     from rich.progress_bar import ProgressBar
     from rich.text import Text
 
-    from vitral.app.progress import sample_heading
-
-    _first, done, total = state.steps
-    shown: list[Any] = [Text(state.headline(), style="dim"), Padding(ProgressBar(max(1, total), done), 0)]
-    shown += [Text(state.progress()), Text(state.measured(), style="bold")]
-    shown += [Text(line, style="dim") for line in filter(None, (state.compared(), state.measuring))]
-    shown += map(Text, state.finished_arms())
-    if sample := state.last.get("sample"):
-        lines = visible(sample["text"][:SAMPLE_SHOWN]).splitlines()
-        shown += [Text(sample_heading(sample, marked=False), style="dim"), *map(Text, lines[:SAMPLE_LINES])]
-    return Framed(Group(*shown))
+    shown: list[Any] = [Text(view.headline, style="dim"), Padding(ProgressBar(1.0, view.share), 0)]
+    shown += [*map(Text, view.lines), Text(view.measured, style="bold")]
+    if view.sample.text:
+        lines = visible(view.sample.text[:SAMPLE_SHOWN]).splitlines()
+        shown += [Text(view.sample.caption, style="dim"), *map(Text, lines[:SAMPLE_LINES])]
+    return Panel(Group(*shown))
 
 
 def tensorboard_reporter() -> "Callback":
@@ -206,7 +182,7 @@ def launch_if_several(ranks: int | None) -> None:
         UsageError: they are started already, or PyTorch cannot connect ranks.
         typer.Exit: they have ended.
     """
-    if ranks is None or ranks == 1:
+    if ranks in (None, 1) or EXIT_CODE in os.environ:  # this is one of them
         return
     if launched() or "TORCHELASTIC_RUN_ID" in os.environ:
         raise UsageError(
@@ -214,9 +190,7 @@ def launch_if_several(ranks: int | None) -> None:
         )
     from vitral.training.ranks import launch
 
-    given = session.given()
-    place = next(n for n, argument in enumerate(given) if argument.split("=")[0] == "--ranks")
-    raise typer.Exit(launch(ranks, given[:place] + given[place + (1 if "=" in given[place] else 2) :]))
+    raise typer.Exit(launch(ranks, session.given()))
 
 
 def be_silent() -> None:

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from vitral.app.options import Argument, Digits, Form, Format, Numbers, Option, TableFormat, Threads, numbers
+from vitral.app.arguments import Argument, Digits, Form, Format, Numbers, Option, TableFormat, Threads, numbers
 from vitral.app.terminal.streams import complain, print_json, prints_unicode, runnable, say
 from vitral.core.errors import StorageError, UsageError, VitralError
+from vitral.core.files import require_free
 from vitral.core.language import _, in_language, ngettext
 
 if TYPE_CHECKING:
@@ -54,11 +55,11 @@ def _table(result: Any, *, is_data: bool) -> "Table":
     """The table of a result; as data it may have more columns."""
     match type(result).__name__:
         case "Forecast":
-            from vitral.report.forecast import forecast_table
+            from vitral.report.model import forecast_table
 
             return forecast_table(result)
         case "Measures" | "TextMeasures":
-            from vitral.report.measures import losses_table
+            from vitral.report.survey import losses_table
 
             return losses_table(result, baselines=True)
         case "RunComparison":
@@ -146,14 +147,28 @@ def show_inspection(inspection: "Inspection", *, format: InspectionForm | None =
         format: Form of the result.  [default: by the ending of --out (.html, .json), else text]
         out: File to write the result to.  [default: the screen]
     """
-    form = format or FORMS.get(out.suffix.lower() if out else "")
-    if form is None:
-        raise UsageError("--out {out}: no form has this ending; use .txt, .json or .html, or --format", out=out)
+    form = _form(format, out)
     if form == "json":
         as_ascii = out is None and not prints_unicode()
         _deliver(json.dumps(inspection.plain(), ensure_ascii=as_ascii, allow_nan=False), out)
     else:
         _deliver(inspection.page() if form == "html" else str(inspection), out)
+
+
+def _form(format: InspectionForm | None, out: Path | None) -> InspectionForm:
+    form = format or FORMS.get(out.suffix.lower() if out else "")
+    if form is None:
+        raise UsageError("--out {out}: no form has this ending; use .txt, .json or .html, or --format", out=out)
+    return form
+
+
+@contextmanager
+def into_new_file(*, format: Any = None, out: Path | None = None, **given: Any) -> Iterator[Mapping[str, Any]]:
+    """A file that could not be written is refused before anything is computed."""
+    if out is not None:
+        require_free(out, is_in_folder=True)
+        _form(format, out)
+    yield {}
 
 
 def _deliver(text: str, out: Path | None) -> None:
@@ -382,10 +397,9 @@ def show_export(made: "Export", *, format: Format = "text") -> None:
 
 def show_imported(run: "Run") -> None:
     """Where the run is, and what to do with it."""
-    origin, tokens = run.sealed.document("corpus")["imported"], run.tokenizer
-    say(_("imported: {path} ({form})", path=run.path, form=origin["form"]))
-    unused = len(tokens.specials) if tokens.name == "file" else 0
-    if unused:
+    form, tokens = run.sealed.document("corpus")["imported"]["form"], run.tokenizer
+    say(_("imported: {path} ({form})", path=run.path, form=form))
+    if tokens.name == "file" and (unused := len(tokens.specials)):
         say(
             ngettext(
                 "{count:,} of the {rows:,} rows of the embedding has no token; it is kept, and never written",
@@ -423,20 +437,20 @@ def list_names(
         times: Of studies: also the times that each budget takes on this machine.
         out: Of runs: folder for a page with curves, tables and figures.  [default: none]
     """
-    import vitral.app
+    import vitral
 
     if times and kind != "studies":
         raise UsageError("--times is for vitral list studies")
     if kind == "runs":
-        return vitral.app.list_runs(folder or "runs", order=sort or "loss", text=text)
+        return vitral.list_runs(folder or "runs", order=sort or "loss", text=text)
     options = {"FOLDER": folder, "--sort": sort, "--text": text, "--out": out}
     if given := [name for name, value in options.items() if value is not None]:
         raise UsageError("{option} is for vitral list runs", option=given[0])
     if times:
         complain(_("timing a training step of every model …"))
-        return [vitral.app.list_studies(times=True)]
+        return [vitral.list_studies(times=True)]
     kinds = [kind] if kind else ["presets", "texts", "studies", "examples"]
-    return [getattr(vitral.app, f"list_{one}")() for one in kinds]
+    return [getattr(vitral, f"list_{one}")() for one in kinds]
 
 
 def show_names(found: Any, *, out: Path | None = None, format: TableFormat = "text") -> None:

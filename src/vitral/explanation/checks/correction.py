@@ -46,5 +46,5 @@ def _written(report: CheckReport, finding: CellFinding, before: str) -> str:
         return word
     if math.isinf(finding.expected):
         return "-inf" if finding.expected < 0 else "inf"
-    decimals = report.unit(finding.name).decimals_of(finding.expected)
+    decimals = report.of(finding.name).unit.decimals_of(finding.expected)
     return rounded(finding.expected, decimals, whole="." not in before)

@@ -25,8 +25,7 @@ from vitral.explanation.expressions.tree import Table
 
 WILD = ("a", "b", "c", "d_k", "g", "k", "s", "x", "y", "M", "bias")
 """Names in patterns: k is a number; d_k, s and M constants; bias a vector that is added; the others any tree."""
-HIDDEN = "less(x, -1e14)"
-FINITE = f"where({HIDDEN}, 0, x)"
+FINITE = "where(less(x, -1e14), 0, x)"
 RULES = f"""
 scale-missing: a / sqrt(d_k) -> a
 scale-missing: a / d_k -> a
@@ -35,30 +34,23 @@ scale-twice: a * s -> a * s * s
 scale-missing: adaptive(x, M, k) -> x
 scale-twice: a / sqrt(d_k) -> a / sqrt(d_k) / sqrt(d_k)
 scale-twice: a / d_k -> a / d_k / d_k
-scale-late: softmax(a / sqrt(d_k)) -> softmax(a) / sqrt(d_k)
-scale-late: softmax(a / sqrt(d_k) + M) -> softmax(a + M) / sqrt(d_k)
 mask-missing: a + M -> a
 mask-late: softmax(a + M) -> where(less(M, 0), 0, softmax(a))
 zero-for-infinity: a + M -> where(less(M, 0), 0, a)
 not-exponential: softmax(x) -> {FINITE} / sum({FINITE}, -1)
-not-exponential: softmax(x) -> abs({FINITE}) / sum(abs({FINITE}), -1)
 not-divided: softmax(x) -> exp(x)
 not-divided: softmax(x) -> exp(x - max(x, -1))
 softmax-missing: softmax(x) -> {FINITE}
 softmax-twice: softmax(x) -> softmax(softmax(x))
-softmax-twice: softmax(x) -> softmax(where({HIDDEN}, x, softmax(x)))
 base-other base=2: softmax(x) -> softmax(x, 2)
 base-other base=10: softmax(x) -> softmax(x, 10)
 maximum-once: softmax(x) -> exp(x - max(x, -1)) / sum(exp(x), -1)
 wrong-axis: softmax(x) -> exp(x) / sum(exp(x), -2)
 wrong-axis how=all: softmax(x) -> exp(x) / sum(sum(exp(x), -1), -2)
-temperature factor=1/2: softmax(a + M) -> softmax(a / 2 + M)
-temperature factor=2: softmax(a + M) -> softmax(a * 2 + M)
-temperature factor=1/2: softmax(a) -> softmax(a / 2)
-temperature factor=2: softmax(a) -> softmax(a * 2)
+temperature factor=1/2: softmax(x) -> softmax(x / 2)
+temperature factor=2: softmax(x) -> softmax(x * 2)
 transposed matrix=scores: a @ b.T -> b @ a.T
 projection-missing matrix=w_o: merge(a) @ b + bias -> merge(a)
-projection-missing matrix=w_o: merge(a) @ b + bias -> merge(a) + bias
 projection-missing matrix=w_o: merge(a) @ b -> merge(a)
 bias-missing: a + bias -> a
 bias-twice: a + bias -> a + bias + bias
@@ -69,8 +61,6 @@ norm-other how=sample: layernorm(x, g, b, y) -> \
 g * ((x - mean(x, -1)) / root(var(x) * (count(x) / (count(x) - times(x))) + y)) + b
 norm-other how=none: layernorm(x, g, b, y) -> x
 norm-other how=kind: layernorm(x, g, b, y) -> rmsnorm(x, g, y) + b
-norm-other how=columns: layernorm(x, g, b, y) -> \
-g * ((x - mean(x, -2)) / root(mean((x - mean(x, -2)) ** 2, -2) + y)) + b
 norm-other how=kind: rmsnorm(x, g, y) -> layernorm(x, g, 0, y)
 norm-other how=undivided: rmsnorm(x, g, y) -> g * x
 norm-other how=none: rmsnorm(x, g, y) -> x
@@ -79,8 +69,6 @@ norm-order: layernorm(a + c, g, b, y) -> layernorm(a, g, b, y) + c
 gain-missing: layernorm(x, g, b, y) -> layernorm(x, 1, b, y)
 gain-missing: rmsnorm(x, g, y) -> rmsnorm(x, 1, y)
 bias-missing: layernorm(x, g, b, y) -> layernorm(x, g, 0, y)
-activation-late: relu(a) @ b -> relu(a @ b)
-activation-late: gelu(a) @ b -> gelu(a @ b)
 activation-other used=leaky_relu: relu(x) -> maximum(0.01 * x, x)
 activation-other used=sigmoid_gelu: gelu(x) -> x * sigmoid(1.702 * x)
 base-other base=2: cross_entropy(x, y) -> cross_entropy(x, y) / log(2)
@@ -90,7 +78,6 @@ temperature-missing: softmax(log(a) / k) -> a
 temperature-inverted: softmax(log(a) / k) -> softmax(log(a) * k)
 temperature-direct: softmax(log(a) / k) -> softmax(a / k)
 temperature-direct: softmax(log(a) / k) -> a / k
-not-renormalised: softmax(log(a) / k) -> exp(log(a) / k)
 not-renormalised: a / sum(a, -1) -> a
 """
 """Kind of a slip and its placeholders, what is meant, what is done."""
@@ -205,7 +192,7 @@ def _changed(node: Tree, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Edit
 
 
 def _called(node: Call) -> Iterator[Edit]:
-    """A call without it, of a similar function, or made twice."""
+    """A call without it, or of a similar function."""
     function, arguments, settings = node.function, node.arguments, node.settings
     for argument in arguments:
         kind = "activation-missing" if function in ACTIVATIONS else "function-missing"
@@ -216,7 +203,6 @@ def _called(node: Call) -> Iterator[Edit]:
     for other in ACTIVATIONS if function in ACTIVATIONS else ():
         yield Edit("activation-other", Call(other, arguments), {"expected": function, "used": other})
     if function in INVERSES:
-        yield Edit("repeated", Call(function, (node, arguments[1])), {"function": function})
         inverse = Call(INVERSES[function], arguments)
         yield Edit("operation-inverse", inverse, {"expected": function, "used": inverse.function})
     if function in OTHERS:
@@ -231,7 +217,7 @@ def _called(node: Call) -> Iterator[Edit]:
 
 
 def _masked(node: Tree) -> Iterator[Edit]:
-    """Another mask; sums of a softmax that lack a term."""
+    """Another mask."""
     match node:
         case Call("add", (scaled, Constant(Table(mask), "M"))) if bool((mask != 0).any()):
             allowed = mask == 0
@@ -258,12 +244,12 @@ def _masks(allowed: Tensor) -> Iterator[tuple[str, Tensor]]:
     yield "causal", torch.ones(time, source, dtype=torch.bool).tril(source - time).expand(allowed.shape)
 
 
-def scales(scores: Tree, widths: Mapping[str, int]) -> Iterator[Edit]:
+def scales(widths: Mapping[str, int]) -> Iterator[Edit]:
     """Other factors of the scores: another width, no root, multiplied in place of divided."""
     for name, width in widths.items():
         factors = {f"1/√{name}": width**-0.5, f"1/{name}": 1 / width, f"√{name}": width**0.5, name: float(width)}
         for words, factor in factors.items():
-            yield Edit("scale-other", Call("multiply", (scores, Constant(factor))), {"scale": words})
+            yield Edit("scale-other", Call("multiply", (Reference("scores"), Constant(factor))), {"scale": words})
 
 
 def _heads(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Edit]:
@@ -273,10 +259,9 @@ def _heads(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Edit]:
     count = shapes.get(z.name, (1,))[0] if isinstance(z, Reference) else 1
     if merge is None or z is None or count == 1:
         return
-    every = Call("multiply", (z, Constant(0.0)))
     for one in (Call("mean", (z,), (-3,)), Call("sum", (z,), (-3,))):
-        for other in (Call("merge", (one,)), Call("merge", (Call("add", (one, every)),))):
-            yield Edit("heads-averaged", _with(tree, merge, other))
+        alike = Call("add", (one, Call("multiply", (z, Constant(0.0)))))
+        for other in (Call("merge", (one,)), _with(tree, merge, Call("merge", (alike,)))):
             yield Edit("heads-averaged", other)
     for order in {tuple(reversed(range(count))), (*range(1, count), 0)}:
         yield Edit("heads-order", _with(tree, z, _chosen(z, order)))
@@ -284,7 +269,6 @@ def _heads(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Edit]:
         alone = Constant.of(torch.eye(count)[head][:, None, None])
         yield Edit("heads-single", _with(tree, z, Call("multiply", (z, alone))), {"head": head})
         yield Edit("heads-single", _with(tree, z, _chosen(z, (head,) * count)), {"head": head})
-        yield Edit("heads-single", Call("merge", (_chosen(z, (head,)),)), {"head": head})
 
 
 def _chosen(z: Tree, heads: tuple[int, ...]) -> Tree:

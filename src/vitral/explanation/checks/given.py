@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from scipy.optimize import linprog
 from torch import Tensor
+from torch.func import jacrev
 
 from vitral.explanation.checks.author import Author
 from vitral.explanation.checks.rounding import TOLERANCE
@@ -25,45 +26,40 @@ def explained_by_given(author: Author) -> bool:
     Only a table with as many decimals as the claims may be rounded. The claims are linear in so small changes: the
     changes are the solution of a linear program, and they are tried.
     """
-    sheet, given = author.sheet, author.given
+    given = author.given
+    printed = {name: author.printed[name] for name in author.claimed}
     least = max(LEAST_DECIMALS, author.usual.decimals)
     halves = {name: 10.0**-digits / 2 for name, value in given.items() if (digits := decimals(value)) >= least}
-    free = [(name, place) for name in halves for place in range(given[name].numel())]
-    hidden = [
-        one.known & ~one.values.isfinite() & (one.values != sheet.values[name]) for name, one in author.printed.items()
-    ]
-    if (
-        not 0 < len(free) <= MOST_NUMBERS
-        or any(map(torch.any, hidden))
-        or any(name in given for name in author.printed)
-    ):
+    sizes = [given[name].numel() for name in halves]
+    hidden = any(
+        bool((one.values.isinf() & (one.values != author.sheet.values[name])).any()) for name, one in printed.items()
+    )
+    if not 0 < sum(sizes) <= MOST_NUMBERS or hidden or any(name in given for name in printed):
         return False
 
-    def cells(changes: np.ndarray) -> np.ndarray:
-        """The claimed cells in units, with these changes of the given numbers."""
-        changed = {name: value.clone() if name in halves else value for name, value in given.items()}
-        for (name, place), change in zip(free, changes, strict=True):
-            changed[name].view(-1)[place] += change * halves[name]
-        values = computed(sheet.quantities, changed)
-        made = [(values[name] / one.size)[_seen(one.values)] for name, one in author.printed.items()]
-        return torch.cat(made).numpy()
+    def off(changes: Tensor) -> Tensor:
+        """How far the claimed cells are off, in units, with these changes of the given numbers in half units."""
+        parts = zip(halves.items(), changes.split(sizes), strict=True)
+        changed = {name: given[name] + half * part.reshape(given[name].shape) for (name, half), part in parts}
+        values = computed(author.sheet.quantities, {**given, **changed})
+        return torch.cat(
+            [((values[name] - one.values) / one.size)[one.values.isfinite()] for name, one in printed.items()]
+        )
 
-    claimed = torch.cat([(one.values / one.size)[_seen(one.values)] for one in author.printed.values()]).numpy()
-    start = cells(np.zeros(len(free)))
-    if not np.isfinite(start).all() or np.abs(start - claimed).max() > FARTHEST:
+    changes = torch.zeros(sum(sizes), dtype=torch.float64)
+    start = off(changes)
+    if not bool((start.abs() <= FARTHEST).all()):
         return False
-    slopes = np.stack([cells(row) - start for row in np.eye(len(free))], axis=1)
-    changes, off = np.zeros(len(free)), start - claimed
+    slopes, goal = jacrev(off)(changes).numpy(), np.array([0.0] * sum(sizes) + [1.0])
+    room = -np.ones((len(start), 1))
     for _ in range(3):
-        above = np.block([[slopes, -np.ones((len(off), 1))], [-slopes, -np.ones((len(off), 1))]])
-        rest = np.concatenate([slopes @ changes - off, off - slopes @ changes])
-        goal = [0.0] * len(free) + [1.0]
-        found = linprog(goal, above, rest, bounds=[(-1, 1)] * len(free) + [(0, None)])
+        rest = slopes @ changes.numpy() - off(changes).numpy()
+        above = np.block([[slopes, room], [-slopes, room]])
+        found = linprog(goal, above, np.concatenate([rest, -rest]), bounds=[(-1, 1)] * sum(sizes) + [(0, None)])
         if found.x is None or found.x[-1] > TOLERANCE:
             return False
-        changes = found.x[:-1]
-        off = cells(changes) - claimed
-        if np.abs(off).max() <= TOLERANCE:
+        changes = torch.from_numpy(found.x[:-1])
+        if float(off(changes).abs().max()) <= TOLERANCE:
             return True
     return False
 
@@ -71,7 +67,3 @@ def explained_by_given(author: Author) -> bool:
 def decimals(values: Tensor) -> int:
     """The decimals of the longest number; 0 where the numbers are no decimal fractions."""
     return next((digits for digits in range(MOST_DECIMALS) if bool(is_whole(values, 10.0**-digits).all())), 0)
-
-
-def _seen(values: Tensor) -> Tensor:
-    return values.isfinite()

@@ -1,26 +1,28 @@
 """The report of a check: the verdict on each claimed number, as data, in words and as plain data for JSON."""
 
 import enum
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from vitral.core.shown import Shown
 from vitral.core.tables import Tabular
+from vitral.explanation.checks.diagnosis import Explained
 from vitral.explanation.checks.hypotheses import WORDS
 from vitral.explanation.checks.rounding import RoundingRule, is_softmax
 from vitral.explanation.checks.slips import Slip
 from vitral.explanation.checks.units import Unit
-from vitral.explanation.checks.wording import slip_words
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.formulas import text
 from vitral.explanation.formulas.notation import Expression, Name
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.sheet import Index, Sheet
-from vitral.explanation.steps import Arithmetic
 
 
 class Verdict(enum.StrEnum):
@@ -61,8 +63,6 @@ class CellFinding:
         expected: the true number.
         verdict: not unknown, and not right.
         slip: the diagnosis, for a cell that is wrong in itself.
-        gives: the numbers of the cell's row under the slip; empty for a misprint.
-        arithmetic: the computation of the true number.
     """
 
     name: str
@@ -71,8 +71,6 @@ class CellFinding:
     expected: float
     verdict: Verdict
     slip: Slip | None
-    gives: tuple[float, ...]
-    arithmetic: Arithmetic
 
 
 @dataclass(frozen=True)
@@ -83,15 +81,30 @@ class CheckedQuantity:
         claim: the author's numbers.
         expected: the true numbers.
         verdicts: indices in `ORDER`, of the claim's shape.
-        findings: the cells that are not right.
+        slips: what explains cells that are wrong in themselves.
         unit: of the numbers.
     """
 
     claim: AuthorClaim
     expected: Tensor
     verdicts: Tensor
-    findings: tuple[CellFinding, ...]
+    slips: tuple[Explained, ...]
     unit: Unit
+
+    @cached_property
+    def findings(self) -> tuple[CellFinding, ...]:
+        """The cells that are not right."""
+        return tuple(
+            CellFinding(
+                self.claim.name,
+                place,
+                float(self.claim.values[place]),
+                float(self.expected[place]),
+                ORDER[int(self.verdicts[place])],
+                next((slip for slip, cells in self.slips if cells[place]), None),
+            )
+            for place in map(tuple, (self.verdicts > ORDER.index(Verdict.right)).nonzero().tolist())
+        )
 
     @property
     def worst(self) -> Verdict:
@@ -113,11 +126,9 @@ class CheckReport(Shown, Tabular):
     quantities: tuple[CheckedQuantity, ...]
     rule: RoundingRule | None = None
 
-    def unit(self, name: str) -> Unit:
-        """The unit of a quantity; of one that is not claimed, that of the example."""
-        return next(
-            (checked.unit for checked in self.quantities if checked.claim.name == name), Unit(self.example.decimals)
-        )
+    def of(self, name: str) -> CheckedQuantity:
+        """A claimed quantity by name."""
+        return next(checked for checked in self.quantities if checked.claim.name == name)
 
     @property
     def worst(self) -> Verdict:
@@ -142,9 +153,9 @@ class CheckReport(Shown, Tabular):
             "title": self.example.title,
             "verdict": self.worst.value,
             "counts": self.counts(),
-            "habit": None if self.rule is None else rule_words(self, say),
+            "habit": self.rule and rule_words(self.rule, say),
             "summary": summary(self, say),
-            "first_wrong": None if first is None else _finding(self, first, say),
+            "first_wrong": first and _finding(self, first, say),
             "findings": [_finding(self, finding, say) for checked in self.quantities for finding in checked.findings],
         }
 
@@ -170,8 +181,7 @@ class RowFinding:
         where: the row, and the head if there are several.
         claimed: the author's numbers.
         expected: the true numbers, with as many digits.
-        verdicts: of each cell.
-        verdict: the worst of them.
+        verdict: the worst of the row.
         guess: the diagnosis, or empty.
         working: the arithmetic of the row's first cell that is wrong in itself, or empty.
     """
@@ -180,7 +190,6 @@ class RowFinding:
     where: str
     claimed: tuple[str, ...]
     expected: tuple[str, ...]
-    verdicts: tuple[Verdict, ...]
     verdict: Verdict
     guess: str
     working: str
@@ -199,22 +208,11 @@ def summary(report: CheckReport, say: Phrases) -> str:
     return say(f"{key}_doubts" if doubts else key, count=total, **counts)
 
 
-def rule_words(report: CheckReport, say: Phrases) -> str:
-    """The author's rounding rule in words; empty if it is not known."""
-    if report.rule is None:
-        return ""
+def rule_words(rule: RoundingRule, say: Phrases) -> str:
+    """A rounding rule in words."""
     return ", ".join(
-        say(f"rounding.{key}", unit=say.number(f"{10.0**-decimals:.{decimals}f}"))
-        for key, decimals in report.rule.named
+        say(f"rounding.{key}", unit=say.number(f"{10.0**-decimals:.{decimals}f}")) for key, decimals in rule.named
     )
-
-
-def rule_line(report: CheckReport, say: Phrases) -> str:
-    """The rule as a sentence, if a number is right only by it; empty otherwise."""
-    counts = report.counts()
-    if counts["rounding"] and report.rule is not None:
-        return say("check.rule", rule=rule_words(report, say))
-    return say("check.no_rule") if counts["unclear"] and report.rule is None else ""
 
 
 def first_wrong(report: CheckReport, say: Phrases) -> str:
@@ -223,14 +221,17 @@ def first_wrong(report: CheckReport, say: Phrases) -> str:
     if finding is None:
         return ""
     cell = text(_named(report, finding), report.example.decimals, say)
-    step = _step(report, finding.name)
-    return say("check.first", step=f"{step} ({_of_head(finding, report, say)}{cell})")
+    return say("check.first", step=f"{_step(report, finding.name)} ({_of_head(finding, report, say)}{cell})")
 
 
 def report_text(report: CheckReport, say: Phrases) -> str:
     """The whole report as lines of plain text."""
-    lines = [report.example.told(say.language).title, summary(report, say), rule_line(report, say)]
-    lines.append(first_wrong(report, say))
+    counts, rule = report.counts(), ""
+    if report.rule is not None and counts["rounding"]:  # a number is right only by the rule
+        rule = say("check.rule", rule=rule_words(report.rule, say))
+    elif report.rule is None and counts["unclear"]:
+        rule = say("check.no_rule")
+    lines = [report.example.told(say.language).title, summary(report, say), rule, first_wrong(report, say)]
     for row in rows(report, say):
         claimed, expected = "  ".join(row.claimed), "  ".join(row.expected)
         verdict = "; ".join(filter(None, [say(f"check.{row.verdict}"), row.guess]))
@@ -242,87 +243,98 @@ def report_text(report: CheckReport, say: Phrases) -> str:
 def rows(report: CheckReport, say: Phrases) -> Iterator[RowFinding]:
     """The rows in which a cell is not right, in the order of the computation."""
     for checked in report.quantities:
-        seen: set[tuple[int, ...]] = set()
-        for finding in checked.findings:
-            place = finding.index[:-1] if len(finding.index) > 1 else ()
-            if place not in seen:
-                seen.add(place)
-                yield _row(report, checked, place, say)
+        for place, cells in itertools.groupby(checked.findings, lambda finding: finding.index[:-1]):
+            yield _row(report, checked, place, list(cells), say)
 
 
-def _row(report: CheckReport, checked: CheckedQuantity, place: tuple[int, ...], say: Phrases) -> RowFinding:
-    example, name = report.example, checked.claim.name
-    of_row = [finding for finding in checked.findings if finding.index[:-1] == place]
-    verdicts, claimed, expected = (
-        (values[place] if place else values) for values in (checked.verdicts, checked.claim.values, checked.expected)
-    )
+def _row(
+    report: CheckReport, checked: CheckedQuantity, place: Index, cells: list[CellFinding], say: Phrases
+) -> RowFinding:
+    sheet, name = report.example.sheet, checked.claim.name
+    claimed, expected = (values[place].tolist() for values in (checked.claim.values, checked.expected))
     if not place:  # a list: only the cells that are not right are shown
-        keep = [finding.index[-1] for finding in of_row]
-        verdicts, claimed, expected = verdicts[keep], claimed[keep], expected[keep]
-    worst = max((finding.verdict for finding in of_row), key=ORDER.index)
-    wrong = [finding for finding in of_row if finding.verdict is Verdict.wrong]
-    guesses = list(dict.fromkeys(guess(finding, report, say) for finding in wrong if finding.slip))
-    if wrong and not guesses and name in example.sheet and is_softmax(example.sheet[name]):
-        total = float(claimed.sum())
-        if place and abs(total - 1) > 0.5 * len(claimed) * checked.unit.of(claimed).max() + 1e-9:
+        claimed, expected = [cell.claimed for cell in cells], [cell.expected for cell in cells]
+    wrong = [cell for cell in cells if cell.verdict is Verdict.wrong]
+    guesses = list(dict.fromkeys(guess(cell, report, say) for cell in wrong if cell.slip))
+    if place and wrong and not guesses and name in sheet and is_softmax(sheet[name]):
+        total = sum(claimed)
+        if abs(total - 1) > 0.5 * len(claimed) * checked.unit.of(torch.tensor(claimed)).max() + 1e-9:
             guesses.append(say("check.total", total=_printed(report, name, total, say)))
+    working_of = ""
+    if wrong:
+        printed = _printed(report, name, wrong[0].claimed, say)
+        line = _of_head(wrong[0], report, say) + working(report, wrong[0], say)
+        working_of = say("check.printed", working=line, claimed=printed)
     return RowFinding(
         step=_step(report, name),
-        where=_where(example.sheet, name, place, of_row, say),
-        claimed=_printed_row(report, name, claimed.tolist(), say),
-        expected=_printed_row(report, name, expected.tolist(), say),
-        verdicts=tuple(ORDER[code] for code in verdicts.tolist()),
-        verdict=worst,
+        where=_where(sheet, name, cells, say),
+        claimed=_printed_row(report, name, claimed, say),
+        expected=_printed_row(report, name, expected, say),
+        verdict=max((cell.verdict for cell in cells), key=ORDER.index),
         guess="; ".join(guesses),
-        working=_against(wrong[0], report, say) if wrong else "",
+        working=working_of,
     )
 
 
-def _where(sheet: Sheet, name: str, place: tuple[int, ...], findings: list[CellFinding], say: Phrases) -> str:
+def _where(sheet: Sheet, name: str, cells: list[CellFinding], say: Phrases) -> str:
+    axes, place = sheet[name].axes if name in sheet else (), cells[0].index[:-1]
     if not place:
-        labels = [
-            sheet.vocabulary[finding.index[0]] for finding in findings if len(sheet.vocabulary) > finding.index[0]
-        ]
-        of_words = name in sheet and sheet[name].axes[-1] in ("vocab", "row")
-        return ", ".join(labels) if of_words or name == "logits" else ""
-    first = sheet.namer.first
-    names = sheet.sources if name in sheet and sheet[name].axes[-2:-1] == ("source",) else sheet.tokens
-    token = f" ({names[place[-1]]})" if len(names) > place[-1] else ""
-    row = f"{place[-1] + first}{token}"
+        words = [sheet.vocabulary[cell.index[0]] for cell in cells if len(sheet.vocabulary) > cell.index[0]]
+        return ", ".join(words) if axes[-1:] in (("vocab",), ("row",)) or name == "logits" else ""
+    row, names, first = place[-1], sheet.sources if axes[-2:-1] == ("source",) else sheet.tokens, sheet.namer.first
+    told = f"{row + first} ({names[row]})" if len(names) > row else str(row + first)
     line = "column" if sheet.conventions.turned(name) else "row"
     if len(place) == 2 and sheet.num_heads > 1:
-        return say(f"check.head_{line}", head=place[0] + first, row=row)
-    return say(f"check.{line}", row=row)
+        return say(f"check.head_{line}", head=place[0] + first, row=told)
+    return say(f"check.{line}", row=told)
 
 
 def guess(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
-    """The diagnosis in words."""
+    """The diagnosis in words, with the numbers of the row that each candidate gives."""
     slip = finding.slip
     if slip is None:
         return ""
-    sheet = report.example.sheet
-    expected = _printed(report, finding.name, finding.expected, say)
-    words = slip_words(slip, finding.name, expected, (sheet.namer, sheet), say)
-    numbers = "  ".join(_printed_row(report, finding.name, list(finding.gives), say))
-    return say("check.gives", slip=words, numbers=numbers) if finding.gives and slip.other is None else words
+    told = [_slip_words(one, finding, report, say) for one in slip.candidates]
+    if slip.other is not None:
+        return say("slips.or", slip=told[0], other=told[1])
+    return told[0] if slip.sure else say("slips.probably", slip=told[0])
+
+
+def _slip_words(slip: Slip, finding: CellFinding, report: CheckReport, say: Phrases) -> str:
+    """A slip as a phrase; rows, terms and heads are counted as the sheet counts."""
+    sheet, first = report.example.sheet, report.example.sheet.namer.first
+    places: dict[str, Any] = {"expected": _printed(report, finding.name, finding.expected, say), **slip.places}
+    places |= {name: places[name] + first for name in ("term", "head", "other") if name in places}
+    row, index, used = places.get("row"), places.get("index"), places.get("used")
+    if row is not None:
+        places["row"] = f"{row[0]}[{':,' if sheet.conventions.turned(row[0]) else ''}{row[1] + first}]"
+    if index is not None:
+        places["cell"] = f"{places['table']}[{','.join(str(place + first) for place in index[-2:])}]"
+    if isinstance(used, float):
+        places["used"] = say.number(f"{used:g}").replace("-", "−")
+    how = f"_{places['how']}" if "how" in places else ""
+    words = say(f"slips.{slip.kind}{how}", **places)
+    if slip.step != finding.name and slip.step in sheet:
+        words = say("slips.at", slip=words, step=slip.step)
+    if slip.made is None:
+        return words
+    made = slip.made[finding.index] if slip.grain == "cell" else slip.made[finding.index[:-1]]
+    numbers = _printed_row(report, finding.name, made.reshape(-1).tolist(), say)
+    return say("check.gives", slip=words, numbers="  ".join(numbers))
 
 
 def working(report: CheckReport, finding: CellFinding, say: Phrases) -> str:
     """A cell's arithmetic in one line."""
-    arithmetic = replace(finding.arithmetic, target=_named(report, finding))
-    return text(arithmetic.equation(), report.example.decimals, say)
+    sheet, claimed = report.example.sheet, {claim.name for claim in report.example.claims}
+    hidden = [quantity.name for quantity in sheet.quantities if quantity.name not in claimed]
+    made = sheet.arithmetic(finding.name, finding.index, through=hidden)
+    return text(replace(made, target=_named(report, finding)).equation(), report.example.decimals, say)
 
 
 def _named(report: CheckReport, finding: CellFinding) -> Expression:
     """The cell's name, with the quantity as the file calls it."""
     cell = report.example.sheet.cell(finding.name, finding.index)
     return replace(cell, letters=_step(report, finding.name)) if isinstance(cell, Name) else cell
-
-
-def _against(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
-    """A cell's arithmetic and the printed number."""
-    line = _of_head(finding, report, say) + working(report, finding, say)
-    return say("check.printed", working=line, claimed=_printed(report, finding.name, finding.claimed, say))
 
 
 def _of_head(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
@@ -335,10 +347,7 @@ def _of_head(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
 
 def _step(report: CheckReport, name: str) -> str:
     """The quantity's name in the file."""
-    for checked in report.quantities:
-        if checked.claim.name == name:
-            return checked.claim.label
-    return name
+    return report.of(name).claim.label
 
 
 def _printed_row(report: CheckReport, name: str, values: list[float], say: Phrases) -> tuple[str, ...]:
@@ -355,7 +364,7 @@ def _printed(report: CheckReport, name: str, value: float, say: Phrases, *, whol
         return word
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    return say.number(rounded(value, report.unit(name).decimals_of(value), whole=whole).replace("-", "−"))
+    return say.number(rounded(value, report.of(name).unit.decimals_of(value), whole=whole).replace("-", "−"))
 
 
 def _finding(report: CheckReport, finding: CellFinding, say: Phrases) -> dict[str, Any]:
@@ -370,10 +379,10 @@ def _finding(report: CheckReport, finding: CellFinding, say: Phrases) -> dict[st
         "claimed": value(finding.claimed),
         "expected": value(finding.expected),
         "verdict": finding.verdict.value,
-        "slip": None if slip is None else slip.kind,
-        "slip_in": None if slip is None else slip.step,
-        "slip_sure": None if slip is None else slip.sure,
-        "slip_or": None if slip is None or slip.other is None else slip.other.kind,
+        "slip": slip and slip.kind,
+        "slip_in": slip and slip.step,
+        "slip_sure": slip and slip.sure,
+        "slip_or": slip and slip.other and slip.other.kind,
         "guess": guess(finding, report, say),
         "arithmetic": working(report, finding, say),
     }

@@ -4,7 +4,6 @@ A rule says which numbers are carried on, how numbers are rounded, and which num
 computes a quantity as the author does; a check chooses the rule that explains most of a sheet.
 """
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -132,19 +131,23 @@ class RoundingRule:
         room = (HALF_ULP if self.carry == "float16" else 1e-12) * values.abs().nan_to_num(posinf=0.0, neginf=0.0)
         near = (off >= -below * size - room) & (off <= above * size + room)
         if self.carry == "float16":
-            near &= (printed.half().double() - printed).abs() <= TOLERANCE * size
+            near &= (printed.half().double() - printed).abs() <= above * size
         return (printed == values) | near
 
     def near(self, printed: Tensor, true: Tensor, size: Tensor) -> Tensor:
         """Whether printed numbers are not too far from the true ones for any rule."""
-        room = FARTHEST * size + (2 * HALF_ULP * true.abs().nan_to_num(posinf=0.0, neginf=0.0)) * (
-            self.carry == "float16"
-        )
+        ulps = 2 * HALF_ULP if self.carry == "float16" else 0.0
+        room = FARTHEST * size + ulps * true.abs().nan_to_num(posinf=0.0, neginf=0.0)
         return (printed == true) | ((printed - true).abs() <= room)
 
     def towards(self, values: Tensor) -> Tensor:
         """The side on which a number lies of what is left when its digits are cut off: 1 or −1."""
         return torch.where((values < 0) & (self.cuts != "floor"), -1.0, 1.0).to(values.dtype)
+
+    def side(self, name: str, size: float) -> float:
+        """The unit to which a number on the side may be rounded, if its quantity has this unit."""
+        decimals = {"root": self.roots, "power": self.powers}.get(SITES.get(name, ""))
+        return size if decimals is None else max(size, 10.0**-decimals)
 
     @property
     def named(self) -> tuple[tuple[str, int], ...]:
@@ -164,29 +167,28 @@ def rules(quantities: Sequence[SheetQuantity], decimals: int) -> Iterator[Roundi
     """The rules that may matter for these quantities, from the simplest on; numbers have so many decimals."""
     roots = [digits for digits in (2, 3, 4) if digits >= decimals - 1][:2]
     powers = [digits for digits in (2, 3, 4) if digits >= decimals][:3]
-    within: list[RoundingRule] = [RoundingRule(products=True), RoundingRule(repairs=True)]
-    within += [RoundingRule(roots=digits, inverts=inverts) for digits in roots for inverts in (False, True)]
-    within += [RoundingRule(powers=digits) for digits in powers]
-    within += [RoundingRule(roots=root, powers=power) for root in roots for power in powers]
-    matters = [rule for rule in within if rule.repairs or any(map(rule.inside, quantities))]
+    inner: list[RoundingRule] = [RoundingRule(products=True), RoundingRule(repairs=True)]
+    inner += [RoundingRule(roots=digits, inverts=inverts) for digits in roots for inverts in (False, True)]
+    inner += [RoundingRule(powers=digits) for digits in powers]
+    inner += [RoundingRule(roots=root, powers=power) for root in roots for power in powers]
+    matters = [rule for rule in inner if rule.repairs or any(map(rule.inside, quantities))]
     made = [RoundingRule(carry, cuts) for carry in ("full", "printed", "steps") for cuts in ("", "cuts", "floor")]
     made += [RoundingRule("steps", cuts, guards=guards) for cuts in ("", "cuts") for guards in (1, 2)]
     made += [
         replace(rule, carry=way.carry, cuts=way.cuts) for way in made[:9] if way.cuts != "floor" for rule in matters
     ]
-    return iter(sorted([*made, RoundingRule("float16")], key=lambda rule: (rule.price, rule.products)))
+    return iter(
+        sorted(
+            [*made, RoundingRule("float16"), RoundingRule("float16", "cuts")],
+            key=lambda rule: (rule.price, rule.products),
+        )
+    )
 
 
-def typical(decimals: int) -> Iterator[RoundingRule]:
-    """A few rules that lie far apart, for numbers of so many decimals."""
-    for carry, cuts in itertools.product(("full", "printed", "steps"), ("", "cuts")):
-        yield RoundingRule(carry, cuts)
-    yield RoundingRule("float16")
-    yield RoundingRule("steps", products=True)
-    yield RoundingRule("steps", roots=max(decimals, 1), powers=max(decimals, 1))
-    for digits in (1, 2):
-        yield RoundingRule(roots=digits)
-        yield RoundingRule(powers=digits)
+def within(values: Tensor, truth: Tensor, tolerance: Tensor | float) -> Tensor:
+    """Whether values agree up to a tolerance; equal infinities agree."""
+    room = tolerance * (1 + 1e-6) + 1e-12 * truth.abs().nan_to_num(posinf=0.0, neginf=0.0)
+    return (values == truth) | ((values - truth).abs() <= room)
 
 
 def site(call: Call) -> str:

@@ -5,82 +5,75 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-COMMONNESS = {
-    # The scale and the mask.
-    "scale-missing": 8.0,
-    "scale-other": 6.0,
-    "scale-twice": 1.0,
-    "scale-late": 1.0,
-    "mask-missing": 6.0,
-    "mask-other": 5.0,
-    "mask-late": 4.0,
-    "zero-for-infinity": 4.0,
-    # The softmax.
-    "not-exponential": 5.0,
-    "not-divided": 2.0,
-    "temperature": 2.0,
-    "softmax-twice": 2.0,
-    "total-wrong": 2.0,
-    "base-other": 3.0,
-    "wrong-axis": 5.0,
-    "maximum-once": 1.0,
-    "softmax-missing": 2.0,
-    # Operands.
-    "operand-other": 8.0,
-    "operands-exchanged": 3.0,
-    "transposed": 6.0,
-    "other-row": 6.0,
-    "copied-wrong": 4.0,
-    # Terms of sums and products.
-    "term-dropped": 5.0,
-    "term-doubled": 1.5,
-    "term-sign": 3.0,
-    "term-added": 1.5,
-    # Heads and matrices.
-    "projection-missing": 4.0,
-    "heads-averaged": 2.0,
-    "heads-order": 2.0,
-    "heads-single": 3.0,
-    "head-other": 3.0,
-    # Biases, residuals, norms, activations.
-    "bias-missing": 5.0,
-    "bias-twice": 1.0,
-    "residual-missing": 5.0,
-    "residual-twice": 1.0,
-    "norm-other": 8.0,
-    "norm-order": 2.0,
-    "gain-missing": 2.0,
-    "activation-missing": 4.0,
-    "activation-other": 2.0,
-    "activation-late": 0.5,
-    # Positions and choices.
-    "positions-from-one": 4.0,
-    "sine-cosine": 3.0,
-    "exponent-other": 3.0,
-    "halves": 2.0,
-    "degrees": 2.0,
-    "second-best": 4.0,
-    "temperature-missing": 4.0,
-    "temperature-inverted": 4.0,
-    "temperature-direct": 2.0,
-    "not-renormalised": 4.0,
-    "kept-other": 5.0,
-    # Free steps.
-    "constant-other": 1.5,
-    "function-missing": 2.0,
-    "function-other": 1.0,
-    "operation-inverse": 1.0,
-    "repeated": 0.5,
-    # Misprints of one number.
-    "digits-swapped": 5.0,
-    "sign-lost": 5.0,
-    "point-misplaced": 4.0,
-    "digit-wrong": 4.0,
+from torch import Tensor
+
+SHARES = {
+    8.0: ("scale-missing", "operand-other", "norm-other"),
+    6.0: ("scale-other", "mask-missing", "transposed", "other-row"),
+    5.0: (
+        "mask-other",
+        "not-exponential",
+        "wrong-axis",
+        "term-dropped",
+        "bias-missing",
+        "residual-missing",
+        "kept-other",
+        "digits-swapped",
+        "sign-lost",
+    ),
+    4.0: (
+        "mask-late",
+        "zero-for-infinity",
+        "copied-wrong",
+        "projection-missing",
+        "activation-missing",
+        "positions-from-one",
+        "second-best",
+        "temperature-missing",
+        "temperature-inverted",
+        "not-renormalised",
+        "point-misplaced",
+        "digit-wrong",
+    ),
+    3.0: (
+        "base-other",
+        "operands-exchanged",
+        "term-sign",
+        "heads-single",
+        "head-other",
+        "sine-cosine",
+        "exponent-other",
+    ),
+    2.0: (
+        "not-divided",
+        "temperature",
+        "softmax-twice",
+        "total-wrong",
+        "softmax-missing",
+        "heads-averaged",
+        "heads-order",
+        "norm-order",
+        "gain-missing",
+        "activation-other",
+        "halves",
+        "degrees",
+        "temperature-direct",
+        "function-missing",
+    ),
+    1.5: ("term-doubled", "term-added", "constant-other"),
+    1.0: (
+        "scale-twice",
+        "maximum-once",
+        "bias-twice",
+        "residual-twice",
+        "function-other",
+        "operation-inverse",
+    ),
 }
-"""By kind: how common it is among slips, in percent. A kind's share is divided among its hypotheses."""
-GENERIC = (
-    *("constant-other", "function-missing", "function-other", "operation-inverse", "repeated", "operands-exchanged"),
-)
+"""How common slips are among all, in percent, and their kinds."""
+COMMONNESS = {kind: share for share, kinds in SHARES.items() for kind in kinds}
+"""By kind: its share, which is divided among its hypotheses."""
+GENERIC = ("constant-other", "function-missing", "function-other", "operation-inverse", "operands-exchanged")
 """Kinds of any computation; another name for the same numbers says more."""
 SKIPPED = (
     *("scale-missing", "mask-missing", "residual-missing", "norm-other", "activation-missing", "softmax-missing"),
@@ -100,6 +93,9 @@ class Slip:
         kind: one of `KINDS`.
         step: the quantity in whose computation it was made.
         places: placeholders of its phrase.
+        grain: how far it reaches: "all", a "row", a "column" or a "cell".
+        cost: bits of what was chosen to fit the numbers.
+        made: the quantity under the slip, before rounding; None for a misprint.
         sure: whether nothing else is nearly as plausible.
         other: another slip that is about as plausible.
     """
@@ -107,8 +103,16 @@ class Slip:
     kind: str
     step: str
     places: Mapping[str, object] = field(default_factory=dict)
+    grain: str = "all"
+    cost: float = 0.0
+    made: Tensor | None = field(default=None, compare=False, repr=False)
     sure: bool = True
     other: "Slip | None" = None
+
+    @property
+    def candidates(self) -> tuple["Slip", ...]:
+        """The slip, and the other one if there is one."""
+        return (self,) if self.other is None else (self, self.other)
 
 
 def misprints(value: float, decimals: int) -> Iterator[tuple[str, float]]:
@@ -120,7 +124,8 @@ def misprints(value: float, decimals: int) -> Iterator[tuple[str, float]]:
     if not math.isfinite(value):
         return
     seen: set[float] = {value}
-    for kind, meant in itertools.chain(_swapped(value, decimals), _moved(value, decimals), _one_off(value, decimals)):
+    moved = [("sign-lost", -value), ("point-misplaced", value * 10), ("point-misplaced", value / 10)]
+    for kind, meant in itertools.chain(_swapped(value, decimals), moved, _one_off(value, decimals)):
         if meant not in seen:
             seen.add(meant)
             yield kind, meant
@@ -129,24 +134,15 @@ def misprints(value: float, decimals: int) -> Iterator[tuple[str, float]]:
 def _swapped(value: float, decimals: int) -> Iterator[tuple[str, float]]:
     for digits in range(decimals + 1):
         written = f"{abs(value):.{digits}f}"
-        if float(written) != abs(value):
-            continue
-        places = [place for place, sign in enumerate(written) if sign.isdigit()]
+        places = [place for place, sign in enumerate(written) if sign.isdigit() and float(written) == abs(value)]
         for first, second in itertools.pairwise(places):
             swapped = list(written)
             swapped[first], swapped[second] = swapped[second], swapped[first]
             yield "digits-swapped", math.copysign(float("".join(swapped)), value)
 
 
-def _moved(value: float, decimals: int) -> Iterator[tuple[str, float]]:
-    yield "sign-lost", -value
-    for power in (1, -1):
-        yield "point-misplaced", value * 10.0**power
-
-
 def _one_off(value: float, decimals: int) -> Iterator[tuple[str, float]]:
     """A carry forgotten or made up: ten units of the last digit, or a higher place."""
-    size = max(decimals, len(str(int(abs(value)))) + decimals - 1)
-    for place in range(1, size + 1):
+    for place in range(1, max(decimals, len(str(int(abs(value)))) + decimals - 1) + 1):
         for sign in (1, -1):
             yield "digit-wrong", round(value + sign * 10.0 ** (place - decimals), decimals)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vitral.explanation.examples.example import AuthorClaim, Example
+from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.numerals import Digits, digits, most_decimals
 
 COUNTED = ("greedy", "beam", "rows", "total")
@@ -66,11 +66,12 @@ def units(example: Example) -> dict[str, Unit]:
     whole = {claim.name: Unit(0) for claim in example.claims if claim.name in COUNTED}
     if example.states_decimals:
         return {claim.name: Unit(example.decimals) for claim in example.claims} | whole
-    typed = {claim.name: _typed(example, claim) for claim in example.claims}
-    found = {}
-    for name, texts in typed.items():
-        decimals = most_decimals(texts)
-        found[name] = Unit(OF_FRACTIONS if decimals is None and texts else decimals or 0)
+    typed: dict[str, list[str]] = {}
+    for claim in example.claims:
+        places = map(tuple, claim.values.isfinite().nonzero().tolist())
+        typed[claim.name] = [text for place in places if (text := example.typed(claim, place)) is not None]
+    most = {name: most_decimals(texts) for name, texts in typed.items()}
+    found = {name: Unit(OF_FRACTIONS if most[name] is None and typed[name] else most[name] or 0) for name in typed}
     return found | _significant(typed) | whole
 
 
@@ -83,28 +84,24 @@ def usual(found: Iterable[Unit], otherwise: int) -> Unit:
     return max(counts, key=lambda unit: (counts[unit], unit.decimals), default=Unit(otherwise))
 
 
-def _typed(example: Example, claim: AuthorClaim) -> list[str]:
-    """The characters of the claimed numbers."""
-    places = claim.values.isfinite().nonzero().tolist()
-    return [text for place in places if (text := example.typed(claim, tuple(place))) is not None]
-
-
 def _significant(typed: Mapping[str, list[str]]) -> dict[str, Unit]:
     """The units of an author who counts significant digits; empty if decimals fit as well."""
-    read = {name: [each for text in texts if (each := digits(text))] for name, texts in typed.items()}
+    read = {name: filter(None, map(digits, texts)) for name, texts in typed.items()}
     pointed = {name: [each for each in found if each.has_point and each.significant] for name, found in read.items()}
-    # 0.9996 with three significant digits is typed 1.00 or 1.000; such a number tells nothing.
-    counted = {each.significant for found in pointed.values() for each in found if not each.is_power}
-    gained = {significant: dict(_zeros_gained(pointed, significant)) for significant in sorted(counted)}
-    gains = {significant: sum(gain for gain in made.values() if gain > 0) for significant, made in gained.items()}
-    best = max(gains, key=lambda significant: gains[significant], default=0)
     every = [each for found in pointed.values() for each in found]
+    best, most, gained = 0, 0, dict[str, int]()
+    # 0.9996 with three significant digits is typed 1.00 or 1.000; such a number tells nothing.
+    for significant in sorted({each.significant for each in every if not each.is_power}):
+        gains = dict(_zeros_gained(pointed, significant))
+        total = sum(gain for gain in gains.values() if gain > 0)
+        if total > most:
+            best, most, gained = significant, total, gains
     uniform = all(each.significant == best for each in every)
-    if not gains or gains[best] < (1 if uniform and len(every) >= MANY else CLEARLY - uniform):
+    if not best or most < (1 if uniform and len(every) >= MANY else CLEARLY - uniform):
         return {}
     return {
         name: Unit(max(each.decimals for each in pointed[name]), best)
-        for name, gain in gained[best].items()
+        for name, gain in gained.items()
         if gain > -CLEARLY
     }
 

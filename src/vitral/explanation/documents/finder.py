@@ -6,13 +6,13 @@ cell with the key and a cell with the value to its right.
 
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.explanation.documents.grid import Cell, Grid
-from vitral.explanation.documents.labels import Label, is_input, known_label, section_of, setting_of
+from vitral.explanation.documents.labels import Label, is_input, known_label, known_setting, section_of
 from vitral.explanation.examples.document import Document
 from vitral.explanation.examples.places import KeyPath
 from vitral.explanation.examples.schema import AXES, IDENTITY
@@ -33,16 +33,6 @@ class Block:
     section: str
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A setting of the example, as mask: causal, or a quantity that is a word."""
-
-    key: str
-    value: Any
-    cell: Cell
-    section: str
-
-
 class GridDocument(Document):
     """A worked example made of named blocks of cells.
 
@@ -59,8 +49,8 @@ class GridDocument(Document):
         """
         self.grid, self.name, self.text = grid, grid.name, grid.text
         self.cells: dict[KeyPath, Cell] = {}
-        self._data: dict[str, Any] = {"title": grid.title} if grid.title else {}
-        self._data |= {"given": {}, "claimed": {}}
+        self.data = {"title": grid.title} if grid.title else {}
+        self.data |= {"given": {}, "claimed": {}}
         finders = [_Finder(rows, section_of(title), grid.tables) for title, rows in grid.sheets.items()]
         blocks = [block for finder in finders for block in finder.blocks()]
         if not blocks:
@@ -69,11 +59,9 @@ class GridDocument(Document):
                 "heading; docs/examples.md lists the names",
                 where=self.name,
             )
-        for setting in (setting for finder in finders for setting in finder.settings()):
-            table = self._data[setting.section] if setting.section else self._data
-            table[setting.key] = setting.value
-            path = (setting.section, setting.key) if setting.section else (setting.key,)
-            self.cells[path] = setting.cell
+        for path, value, cell in (setting for finder in finders for setting in finder.settings()):
+            (self.data[path[0]] if path[1:] else self.data)[path[-1]] = value
+            self.cells[path] = cell
         self._place(blocks)
         self.notes = tuple(
             _("line {line}: not read, since {label!r} is no known name", line=line, label=label)
@@ -81,45 +69,39 @@ class GridDocument(Document):
             for line, label in finder.unread()
         )
 
-    @property
-    def data(self) -> dict[str, Any]:
-        """The contents, in the keys of docs/examples.md."""
-        return self._data
-
     def _place(self, blocks: Sequence[Block]) -> None:
         """Put the blocks into the tables: heads 1, 2, … as a list, given rows as a matrix, other parts by number."""
         grouped: dict[tuple[str, str], list[Block]] = {}
-        default = _sections({block.label.name for block in blocks})
+        first = _earliest({block.label.name for block in blocks})
         for block in blocks:
-            section = block.section or default(block.label.name)
-            grouped.setdefault((section, block.label.name), []).append(block)
+            name = block.label.name
+            section = block.section or ("given" if is_input(name) or name in first else "claimed")
+            grouped.setdefault((section, name), []).append(block)
         for (section, name), parts in grouped.items():
             numbers = [block.label.head or block.label.row for block in parts]
             is_whole = numbers == list(range(1, len(parts) + 1)) or numbers == [0]
-            rows = [block for block in parts if block.label.row]
-            if rows == parts and is_whole and section == "given":
-                whole = Block(parts[0].label, parts[0].name, tuple(row for part in parts for row in part.rows), section)
-                self._data[section][name] = self._matrix((section, name), whole)
-            elif not rows and is_whole:
-                paths = [(section, name, *((place,) if len(parts) > 1 else ())) for place in range(len(parts))]
-                made = [self._matrix(path, block) for path, block in zip(paths, parts, strict=True)]
-                self._data[section][name] = made if len(parts) > 1 else made[0]
+            if is_whole and section == "given" and parts[0].label.row:
+                rows = tuple(row for part in parts for row in part.rows)
+                parts, numbers = [replace(parts[0], rows=rows)], [0]
+            if is_whole and len(parts) > 1 and not parts[0].label.row:
+                made = [self._matrix((section, name, place), block) for place, block in enumerate(parts)]
+                self.data[section][name] = made
             else:
                 for number, block in zip(numbers, parts, strict=True):
-                    key = f"{name}[{number}]" if number else name
-                    if key in self._data[section]:
+                    key = name if not number or (is_whole and block.label.head) else f"{name}[{number}]"
+                    if key in self.data[section]:
                         raise self.grid.refuse(_("{name}: is written twice", name=name), block.name)
-                    self._data[section][key] = self._matrix((section, key), block)
+                    self.data[section][key] = self._matrix((section, key), block)
             self.cells.setdefault((section, name), parts[0].name)
 
     def _matrix(self, path: KeyPath, block: Block) -> Any:
         """The values of a block, whose cells are noted; one row of a vector, or of a part, is a list."""
         self.cells[path] = block.name
-        is_list = len(block.rows) == 1 and ("[" in str(path[-1]) or len(AXES.get(block.label.name, "  ")) == 1)
+        is_list = len(block.rows) == 1 and ("[" in str(path[-1]) or len(AXES.get(block.label.name, " ")) == 1)
         for place, cells in enumerate(block.rows):
             self.cells[(*path, place)] = cells[0]
             self.cells |= {(*path, *(() if is_list else (place,)), column): cell for column, cell in enumerate(cells)}
-        made = [[_value(cell.characters) for cell in cells] for cells in block.rows]
+        made = [[cell.characters for cell in cells] for cells in block.rows]
         return made[0] if is_list else made
 
     def refuse(self, complaint: str, *path: str | int) -> UsageError:
@@ -139,25 +121,13 @@ class GridDocument(Document):
         return self.grid.rewritten({self.cells[path]: value for path, value in changes.items()})
 
 
-def _value(characters: str) -> Any:
-    """A number as TOML has it; "?", infinity, a fraction, a word, or a fault that the reader of examples names."""
-    try:
-        value = float(characters) if characters[-1:].isdigit() else None
-    except ValueError:
-        value = None
-    if value is None or abs(value) == float("inf"):
-        return characters
-    return int(value) if value == int(value) and "." not in characters and abs(value) < 1e15 else value
-
-
-def _sections(names: set[str]) -> Any:
-    """A function that tells whether a quantity is given, where no heading says."""
-    first: set[str] = set()
-    if not any(is_input(name) and not name.startswith(("w_", "b_")) for name in names):
-        first = {next((name for name in ORDER if name in names), "")}
-        first |= {"q", "k", "v"} if first & {"q", "k"} else set()
-        first |= {"v"} if first & {"scores", "scaled", "masked", "weights"} else set()
-    return lambda name: "given" if is_input(name) or name in first else "claimed"
+def _earliest(names: set[str]) -> set[str]:
+    """The quantities that are given where no heading says so, beside inputs and parameters."""
+    if any(is_input(name) and not name.startswith(("w_", "b_")) for name in names):
+        return set()
+    first = next((name for name in ORDER if name in names), "")
+    others = {"q": "qkv", "k": "qkv", **dict.fromkeys(("scores", "scaled", "masked", "weights"), "v")}
+    return {first, *others.get(first, "")}
 
 
 class _Finder:
@@ -185,26 +155,26 @@ class _Finder:
         for line, column, cell in self._words():
             section = (section_of(cell.written) or section) if column == 0 else section
             value = self.at(line, column + 1)
-            if (value is not None and setting_of(cell.written)) or known_label(cell.written) is None:
+            if (value is not None and known_setting(cell.written)) or known_label(cell.written) is None:
                 continue
             rows = self.beside(line, column) or self.below(line, column)
             label = known_label(cell.written, is_row=len(rows) == 1)
             if rows and label:
                 yield Block(label, cell, rows, section)
 
-    def settings(self) -> Iterator[Setting]:
+    def settings(self) -> Iterator[tuple[tuple[str, ...], Any, Cell]]:
+        """The path, value and cell of each setting, as mask: causal, and of each quantity that is a word."""
         for line, column, key in self._words():
-            value, made = self.at(line, column + 1), setting_of(key.written)
+            value, path = self.at(line, column + 1), known_setting(key.written)
             if value is None:
                 continue
-            if made:
+            if path:
                 words = [cell.written for cell in self.rows[line][column + 1 :] if cell.written.strip()]
-                name, section = made
-                several = name in LISTS and len(words) > 1
-                yield Setting(name, words if several else setting_value(name, value.written), value, section)
+                several = path[-1] in LISTS and len(words) > 1
+                yield path, words if several else setting_value(path[-1], value.written), value
                 self.used.add((line, column + 1))
-            elif value.written.casefold() in IDENTITY and (label := known_label(key.written)):
-                yield Setting(label.name, "identity", value, "given")
+            elif value.written.casefold() in (*IDENTITY, "sinusoidal") and (label := known_label(key.written)):
+                yield ("given", label.name), value.written.casefold(), value
 
     def unread(self) -> Iterator[tuple[int, str]]:
         """The line of each part with numbers that is in no block, and the words before it."""
@@ -214,7 +184,7 @@ class _Finder:
                 cell for column, cell in enumerate(row) if self.at(line, column) and (line, column) not in self.used
             ]
             here = len(free) > 1 and any(cell.is_number for cell in free)
-            if here and not before and not setting_of(free[0].written):
+            if here and not before and not known_setting(free[0].written):
                 yield free[0].line, (free[0].written if free[0].is_word else words)[:40]
             words = next((cell.written for cell in free if not cell.is_number), words)
             before = here
@@ -244,9 +214,9 @@ class _Finder:
         if cell is None or cell.is_number:
             return False
         alone = all(self.at(line, place) is None for place in range(column + 1, end))
-        above, named = self.at(line - 1, column), known_label(cell.written) is not None
-        after_numbers = line > start and above is not None and above.is_number
-        return (alone and (named or bool(section_of(cell.written)))) or (after_numbers and named)
+        above = self.at(line - 1, column) if line > start else None
+        named = known_label(cell.written) is not None or bool(section_of(cell.written))
+        return named and (alone or (above is not None and above.is_number))
 
     def end_of(self, line: int, column: int) -> int:
         """The column after the last one of a run of cells that are not empty."""

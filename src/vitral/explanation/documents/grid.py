@@ -1,20 +1,19 @@
 """Cells of numbers and words with their places, from Markdown, CSV and spreadsheets, and the same files rewritten."""
 
-import csv
 import io
 import itertools
 import math
 import re
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from vitral.core.errors import UsageError
-from vitral.core.tables import as_csv
-from vitral.explanation.documents.labels import LONGEST_LABEL, bare, setting_of
+from vitral.core.language import _
+from vitral.explanation.documents.labels import LONGEST_LABEL, bare, known_setting
 from vitral.explanation.examples.numerals import as_percent, value_of
 from vitral.explanation.examples.schema import SPECIAL
 
@@ -25,6 +24,8 @@ SIGNIFICANT = 10
 """Digits of a number that a spreadsheet computed and shows without a number format."""
 LONGEST_LIST = 20_000
 _MARKUP = re.compile(r"\$|\*\*|`|~")
+_QUOTED = r'"[^"]*"'
+_LIST = re.compile(r"[\[(](?:[^\[\]()]++|[\[(][^\[\]()]*+[\])])*+[\])]")
 _BLANK = re.compile(r"\??|[_.…\s]+|\\_+(?:\\_)*")
 
 
@@ -35,7 +36,7 @@ class Cell:
     Attributes:
         written: its characters in the file.
         line: counted from 1; of a spreadsheet the row.
-        column: counted from 1; of Markdown the index of the first character in the text.
+        column: counted from 1; of a text the index of the first character.
         sheet: the worksheet of a spreadsheet.
     """
 
@@ -77,7 +78,7 @@ def plain_number(written: str) -> str:
 
 def as_written(value: str, before: str) -> str:
     """A value in the style of the characters that it replaces: percent, decimal comma, markup around it."""
-    found = max(re.findall(r"[^\s$*`|]+", before), key=len, default="")
+    found = max(re.findall(r"[^\s$*`|\"]+", before), key=len, default="")
     made = as_percent(value) if found.endswith("%") else value
     made = made.replace(".", ",") if "," in found and "." not in found else made
     if value in ("-inf", "inf"):
@@ -111,17 +112,19 @@ class Grid(ABC):
         """The file with other numbers in the same cells."""
 
 
-class MarkdownGrid(Grid):
-    """Notes: tables, lists of numbers behind a name, settings; every other line is one cell."""
+class TextGrid(Grid):
+    """A file that is text."""
 
     def __init__(self, name: str, text: str) -> None:
         """Cut the lines into cells."""
         self.name, self.text = name, text
-        title = re.search(r"^#[ \t]+([^\n]{1,200})$", text, re.MULTILINE)
-        self.title = bare(title[1]) if title else ""
         self.lines = text.splitlines(keepends=True)
         self.starts = [0, *itertools.accumulate(map(len, self.lines))]
-        self.sheets = {"": list(self._rows())}
+        self.sheets = {"": self.rows()}
+
+    @abstractmethod
+    def rows(self) -> list[list[Cell]]:
+        """The cells of the file."""
 
     def rewritten(self, changes: Mapping[Cell, str]) -> bytes:
         """The text with other numbers."""
@@ -131,137 +134,85 @@ class MarkdownGrid(Grid):
             text = text[: cell.column] + as_written(value, cell.written) + after
         return text.encode()
 
-    def _rows(self) -> Iterator[list[Cell]]:
+    def cell(self, line: int, start: int, stop: int) -> Cell:
+        """The characters between two places of the text, without blanks around them."""
+        written = self.text[start:stop]
+        return Cell(written.strip(), line + 1, start + len(written) - len(written.lstrip()))
+
+    def cut(self, line: int, sign: str, whole: str) -> list[Cell]:
+        """The cells of a line between signs, except signs in what the pattern `whole` matches."""
+        written, start = self.lines[line].rstrip("\r\n"), self.starts[line]
+        signs = [found.start() for found in re.finditer(rf"{whole}|{re.escape(sign)}", written) if found[0] == sign]
+        edges = itertools.pairwise([-1, *signs, len(written)])
+        return [self.cell(line, start + left + 1, start + right) for left, right in edges]
+
+
+class CsvGrid(TextGrid):
+    """A CSV file, with commas, semicolons or tabs between the cells."""
+
+    def rows(self) -> list[list[Cell]]:
+        """The cells; tabs or semicolons are between them if there are any outside quotes, else commas."""
+        outside = re.sub(_QUOTED, "", self.text)
+        sign = next((sign for sign in "\t;" if sign in outside), ",")
+        return [self.cut(line, sign, _QUOTED) for line in range(len(self.lines))]
+
+
+class MarkdownGrid(TextGrid):
+    """Notes: tables, lists of numbers behind a name, settings; every other line is one cell."""
+
+    def rows(self) -> list[list[Cell]]:
         """A name stands right above its table, or left of its list; an empty row ends both, and every other line."""
-        at, pending = 0, [list[Cell]()]
+        title = re.search(r"^#[ \t]+([^\n]{1,200})$", self.text, re.MULTILINE)
+        self.title = bare(title[1]) if title else ""
+        at, made = 0, [list[Cell]()]
         while at < len(self.lines):
             line = self.lines[at].strip(" \t\r\n")
             rule = self.lines[at + 1].strip() if at + 1 < len(self.lines) else ""
             if "|" in line and "-" in rule and set(rule) <= set("|:- \t"):
                 end = next(
-                    (one for one in range(at + 2, len(self.lines)) if "|" not in self.lines[one]), len(self.lines)
+                    (end for end in range(at + 2, len(self.lines)) if "|" not in self.lines[end]), len(self.lines)
                 )
-                made, at = [self._piped(one) for one in range(at, end) if one != at + 1], end
-                self.tables |= {cell.line for row in made for cell in row}
-                pending = pending[:1]
+                rows, at = [self._piped(one) for one in range(at, end) if one != at + 1], end
+                self.tables |= {cell.line for row in rows for cell in row}
+                made.pop()
             elif not line.strip("`") or line.startswith("```"):
                 at += 1
                 continue
             else:
-                made, at = self._line(at)
-            yield from pending
-            pending = [*made[-1:], []]
-            yield from made[:-1]
-        yield from pending
-
-    def _cell(self, line: int, start: int, stop: int) -> Cell:
-        written = self.text[start:stop]
-        return Cell(written.strip(), line + 1, start + len(written) - len(written.lstrip()))
+                rows = self._line(at)
+                at = max(at + 1, rows[-1][-1].line)
+            made += [*rows, []]
+        return made
 
     def _piped(self, at: int) -> list[Cell]:
-        written, start = self.lines[at].rstrip("\r\n"), self.starts[at]
-        bars = [place for place, sign in enumerate(written) if sign == "|" and written[place - 1 : place] != "\\"]
-        edges = [-1, *bars, len(written)]
-        cells = [self._cell(at, start + left + 1, start + right) for left, right in itertools.pairwise(edges)]
-        cells = cells[1:] if written.lstrip().startswith("|") else cells
-        return cells[:-1] if written.rstrip().endswith("|") else cells
+        cells, written = self.cut(at, "|", r"\\\|"), self.lines[at].strip()
+        return cells[written.startswith("|") : len(cells) - written.endswith("|")]
 
-    def _line(self, at: int) -> tuple[list[list[Cell]], int]:
-        """The cells of a line that is in no table, and of those below if its list goes on; the next line."""
+    def _line(self, at: int) -> list[list[Cell]]:
+        """The cells of a line that is in no table, and of those below if its list goes on."""
         line, start = self.lines[at], self.starts[at]
-        whole = [self._cell(at, start, start + len(line[: 2 * LONGEST_LABEL]))]
-        setting = re.match(r"([^=:\n]{1,60})[=:](.{1,500})", line)
-        if setting and setting_of(setting[1]):
-            ends = (start, start + setting.end(1)), (start + setting.start(2), start + setting.end(2))
-            return [[self._cell(at, *each) for each in ends]], at + 1
-        found = re.compile(r"([^\n]{1,200}?)[=:]\s{0,20}(?=[\[(])").match(self.text, start)
-        rows = self._listed(at, start, found.end(1), found.end()) if found else None
-        if rows is None:
-            word = re.match(r"([^=:\n]{1,60})[=:]\s*([A-Za-z]\w*)\s*$", line)
-            places = [(start + word.start(each), start + word.end(each)) for each in (1, 2)] if word else []
-            return [[self._cell(at, *each) for each in places] or whole], at + 1
-        return rows, max(at + 1, rows[-1][-1].line)
+        pair = re.match(r"([^=:\n]{1,60})[=:](.{1,500})", line)
+        if not pair or not known_setting(pair[1]):
+            opened = re.compile(r"([^\n]{1,200}?)[=:]\s{0,20}(?=[\[(])").match(self.text, start)
+            if opened and (rows := self._listed(at, start, opened.end(1), opened.end())):
+                return rows
+            pair = re.match(r"([^=:\n]{1,60})[=:]\s*([A-Za-z]\w*)\s*$", line)
+        if not pair:
+            return [[self.cell(at, start, start + len(line[: 2 * LONGEST_LABEL]))]]
+        return [[self.cell(at, start + pair.start(part), start + pair.end(part)) for part in (1, 2)]]
 
-    def _listed(self, at: int, start: int, stop: int, begin: int) -> list[list[Cell]] | None:
-        """A list of numbers, or of rows, with its name at the left; None if it is none."""
-        depth, deepest, rows = 0, 0, [list[Cell]()]
-        for found in re.compile(r"\n[ \t]*\n|[\[\]()]|[^\s,;\[\]()]+").finditer(self.text, begin, begin + LONGEST_LIST):
-            sign = found[0]
-            if sign in "[(":
-                depth += 1
-                deepest = max(deepest, depth)
-                rows += [[]] if rows[-1] else []
-            elif sign in "])":
-                depth -= 1
-            elif sign.isspace():
-                return None
-            else:
-                line = at + self.text.count("\n", start, found.start())
-                rows[-1].append(Cell(sign, line + 1, found.start()))
-            if depth == 0:
-                break
-        cells = [cell for row in rows for cell in row]
-        if depth or deepest > 2 or 2 * sum(cell.is_number for cell in cells) <= len(cells):
-            return None
-        name, line = self._cell(at, start, stop), at + 1
-        return [[name if not place else Cell("", line, start), *row] for place, row in enumerate(rows)]
-
-
-class CsvGrid(Grid):
-    """A CSV file, with commas, semicolons or tabs between the cells."""
-
-    def __init__(self, name: str, text: str) -> None:
-        """Read the rows.
-
-        Raises:
-            UsageError: no CSV, or too large.
-        """
-        self.name, self.text = name, text
-        self.delimiter = delimiter_of(text)
-        try:
-            self.rows = list(csv.reader(io.StringIO(text), delimiter=self.delimiter, strict=True))
-        except csv.Error as error:
-            raise UsageError("{where}: not CSV: {fault}", where=name, fault=str(error)) from None
-        _refuse_large(name, len(self.rows), max(map(len, self.rows), default=0))
-        self.sheets = {
-            "": [
-                [Cell(value, line, column) for column, value in enumerate(row, start=1)]
-                for line, row in enumerate(self.rows, start=1)
-            ]
-        }
-
-    def refuse(self, complaint: str, cell: Cell) -> UsageError:
-        """The error, with line and column."""
-        return UsageError(
-            "{where}, line {line}, column {column}: {complaint}",
-            where=self.name,
-            line=cell.line,
-            column=cell.column,
-            complaint=complaint,
-        )
-
-    def rewritten(self, changes: Mapping[Cell, str]) -> bytes:
-        """The same cells with other numbers, and the same delimiter."""
-        rows = [list(row) for row in self.rows]
-        for cell, value in changes.items():
-            rows[cell.line - 1][cell.column - 1] = as_written(value, cell.written)
-        return as_csv(rows, self.delimiter).encode()
-
-
-def delimiter_of(text: str) -> str:
-    """The sign between cells: a tab or a semicolon if there is one outside quotes, else a comma."""
-    outside = re.sub(r'"[^"]*"', "", text)
-    return next((sign for sign in "\t;" if sign in outside), ",")
-
-
-def _refuse_large(name: str, rows: int, columns: int) -> None:
-    if rows > MOST_ROWS or columns > MOST_COLUMNS:
-        raise UsageError(
-            "{where}: more than {rows:,} rows or {columns:,} columns; a worked example is smaller",
-            where=name,
-            rows=MOST_ROWS,
-            columns=MOST_COLUMNS,
-        )
+    def _listed(self, at: int, start: int, stop: int, begin: int) -> list[list[Cell]]:
+        """A list of numbers, or of rows, with its name at the left; nothing if it is none."""
+        found = _LIST.match(self.text, begin, begin + LONGEST_LIST)
+        parts = re.compile(r"[^\[\]()]+").finditer(self.text, begin, found.end()) if found else ()
+        rows = [list(re.compile(r"[^\s,;]+").finditer(self.text, *part.span())) for part in parts]
+        line = lambda place: at + self.text.count("\n", start, place) + 1  # noqa: E731
+        made = [[Cell(each[0], line(each.start()), each.start()) for each in row] for row in rows if row]
+        numbers = [cell.is_number for row in made for cell in row]
+        if not found or re.search(r"\n[ \t]*\n", found[0]) or 2 * sum(numbers) <= len(numbers):
+            return []
+        names = itertools.chain([self.cell(at, start, stop)], itertools.repeat(Cell("", at + 1, start)))
+        return [[name, *row] for name, row in zip(names, made, strict=False)]
 
 
 class SheetGrid(Grid):
@@ -277,7 +228,7 @@ class SheetGrid(Grid):
         try:
             with zipfile.ZipFile(io.BytesIO(raw)) as archive:
                 if sum(entry.file_size for entry in archive.infolist()) > MOST_UNZIPPED:
-                    _refuse_large(name, MOST_ROWS + 1, 0)
+                    raise self._too_large()
             values, formulas = (self._book(read_only=True, data_only=shown) for shown in (True, False))
             self.sheets = {sheet.title: self._cells(sheet, formulas[sheet.title]) for sheet in values.worksheets}
         except UsageError:
@@ -287,6 +238,14 @@ class SheetGrid(Grid):
             raise UsageError("{where}: no spreadsheet (.xlsx): {fault}", where=name, fault=kind) from None
         rows = (row for rows in self.sheets.values() for row in rows)
         self.text = "\n".join(" | ".join(cell.written for cell in row) for row in rows)
+
+    def _too_large(self) -> UsageError:
+        return UsageError(
+            "{where}: more than {rows:,} rows or {columns:,} columns; a worked example is smaller",
+            where=self.name,
+            rows=MOST_ROWS,
+            columns=MOST_COLUMNS,
+        )
 
     def _book(self, **how: bool) -> Any:
         try:
@@ -299,23 +258,25 @@ class SheetGrid(Grid):
         made: list[list[Cell]] = []
         rows = zip(sheet.iter_rows(), formulas.iter_rows(), strict=True)
         for line, (row, written) in enumerate(rows, start=1):
-            _refuse_large(self.name, line, len(row))
+            if line > MOST_ROWS or len(row) > MOST_COLUMNS:
+                raise self._too_large()
             made.append([])
             for column, (cell, formula) in enumerate(zip(row, written, strict=True), start=1):
                 shown = shown_value(cell.value, getattr(cell, "number_format", None) or "")
                 made[-1].append(Cell(shown, line, column, sheet.title))
                 if cell.value is None and formula.value is not None:
-                    raise UsageError(
-                        "{where}, cell {cell}: a formula without a stored value; open the file in a spreadsheet "
-                        "program and save it, or write the number",
-                        where=self.name,
-                        cell=coordinate(made[-1][-1]),
+                    complaint = _(
+                        "a formula without a stored value; open the file in a spreadsheet program and save it, or "
+                        "write the number"
                     )
+                    raise self.refuse(complaint, made[-1][-1])
         return made
 
     def refuse(self, complaint: str, cell: Cell) -> UsageError:
         """The error, with the cell's name."""
-        where = coordinate(cell)
+        from openpyxl.utils import get_column_letter
+
+        where = f"{cell.sheet}!{get_column_letter(cell.column)}{cell.line}"
         return UsageError("{where}, cell {cell}: {complaint}", where=self.name, cell=where, complaint=complaint)
 
     def rewritten(self, changes: Mapping[Cell, str]) -> bytes:
@@ -331,13 +292,6 @@ class SheetGrid(Grid):
         buffer = io.BytesIO()
         book.save(buffer)
         return buffer.getvalue()
-
-
-def coordinate(cell: Cell) -> str:
-    """A cell as a spreadsheet names it: B4, with the worksheet before it."""
-    from openpyxl.utils import get_column_letter
-
-    return f"{cell.sheet}!{get_column_letter(cell.column)}{cell.line}"
 
 
 def shown_value(value: Any, number_format: str) -> str:

@@ -4,8 +4,7 @@ import re
 from dataclasses import dataclass
 
 from vitral.explanation.examples.names import named
-from vitral.explanation.examples.schema import Head
-from vitral.explanation.examples.settings import UNDER_GIVEN
+from vitral.explanation.examples.settings import setting_of
 
 LONGEST_LABEL = 200
 """Characters of a label that are read, from its end."""
@@ -33,12 +32,9 @@ SECTIONS = {
 }
 
 _RULE_NAME = re.compile(r"(?:temperature|top_k|top_p|min_p)_[\d.]+")
-_HEAD = re.compile(
-    r"^(?P<name>.*?)[\s,;]*(?:\(?\[?\s*(?:head|cabeça|cabeca|h)\s*(?P<head>\d+)\s*\]?\)?|\^\{?\(?(?P<above>\d+)\)?\}?)$",
-    re.IGNORECASE,
-)
-_ROW = re.compile(
-    r"^(?P<name>.*?)[\s,;]*(?:\[(?P<inside>\d+)\]|\(?\s*(?:row|linha|token)\s*(?P<row>\d+)\s*\)?|_\{?(?P<below>\d+)\}?)$",
+_PART = re.compile(
+    r"^(?P<name>.*?)[\s,;]*(?:\(?\[?\s*(?:head|cabeça|cabeca|h)\s*(?P<head>\d+)\s*\]?\)?|\^\{?\(?(?P<above>\d+)\)?\}?"
+    r"|\[(?P<inside>\d+)\]|\(?\s*(?:row|linha|token)\s*(?P<row>\d+)\s*\)?|_\{?(?P<below>\d+)\}?)$",
     re.IGNORECASE,
 )
 
@@ -57,11 +53,6 @@ class Label:
     head: int = 0
     row: int = 0
 
-    @property
-    def key(self) -> str:
-        """The key in the tables of a worked example."""
-        return f"{self.name}[{self.row}]" if self.row else self.name
-
 
 def is_input(name: str) -> bool:
     """Whether a quantity is an input or a parameter, which is given and never computed."""
@@ -74,15 +65,14 @@ def section_of(words: str) -> str:
     return next((section for section, names in SECTIONS.items() if plain in names), "")
 
 
-def setting_of(key: str) -> tuple[str, str] | None:
-    """The name and section of a setting, or of a single number or word of the example; None for anything else."""
+def known_setting(key: str) -> tuple[str, ...]:
+    """The path in the data of a setting, or of a single number or word of the example; empty for anything else."""
     plain = bare(key[:LONGEST_LABEL]).lower().replace(" ", "_")
     name = quantity_named(plain) or plain
-    if plain in Head.model_fields and plain not in ("given", "claimed"):
-        return plain, ""
-    if name in WORDS or plain in UNDER_GIVEN or _RULE_NAME.fullmatch(plain):
-        return name, "given" if plain in UNDER_GIVEN else "claimed"
-    return None
+    if name in WORDS:
+        return "claimed", name
+    setting = None if named(plain) else setting_of(plain)
+    return () if setting in (None, "preset", "model", "vocab_size", "shapes") else (setting,)
 
 
 def quantity_named(text: str) -> str | None:
@@ -90,7 +80,8 @@ def quantity_named(text: str) -> str | None:
     plain = text.strip().lower()
     if any(plain in words for words in SECTIONS.values()):
         return None
-    return plain if plain in WORDS else named(plain)
+    is_choice = plain in WORDS or _RULE_NAME.fullmatch(plain.replace(" ", "_"))
+    return plain.replace(" ", "_") if is_choice else named(plain)
 
 
 def bare(label: str) -> str:
@@ -99,7 +90,7 @@ def bare(label: str) -> str:
     >>> bare("### 2. **Attention weights**:"), bare("$W^{Q}$ =")
     ('Attention weights', 'W^Q')
     """
-    text = re.sub(r"[$`*#]|^\\s*%", "", label)
+    text = re.sub(r"[$`*#\"]|^\\s*%", "", label)
     text = re.sub(r"\{\s*([^{}\s]+)\s*\}", r"\1", text).replace("{", "").replace("}", "")
     text = re.sub(r"\\(?=_)", "", text)
     text = re.sub(r"^\s*(?:\(?[0-9]+[.)]|[a-z]\)|[-–•])\s+", "", text)
@@ -117,12 +108,10 @@ def known_label(label: str, *, is_row: bool = False) -> Label | None:
         name = quantity_named(candidate)
         if name is not None:
             return Label(name)
-        head, row = _HEAD.match(candidate), _ROW.match(candidate)
-        name = quantity_named(head["name"]) if head else None
-        if head and name is not None:
-            return Label(name, head=int(head["head"] or head["above"]))
-        name = quantity_named(row["name"]) if row else None
-        if row and name is not None:
-            number = int(row["inside"] or row["row"] or row["below"])
-            return Label(name, row=number) if is_row or not row["below"] else Label(name, head=number)
+        part = _PART.match(candidate)
+        name = quantity_named(part["name"]) if part else None
+        if part and part.lastgroup and name is not None:
+            is_head = part.lastgroup in ("head", "above") or (part.lastgroup == "below" and not is_row)
+            number = int(part[part.lastgroup])
+            return Label(name, head=number) if is_head else Label(name, row=number)
     return None

@@ -1,5 +1,6 @@
 """Worked examples by file or by name, their corrected files, and exercises."""
 
+import os
 import sys
 from importlib import resources
 from pathlib import Path
@@ -10,8 +11,8 @@ from vitral.core.files import create_durably
 from vitral.core.language import N_
 from vitral.explanation import CheckReport, Example, Exercise, exercise_text, load_example, parse_example
 from vitral.explanation.checks.correction import corrected_file
-from vitral.explanation.documents import SUFFIXES, document_of
-from vitral.explanation.examples.file import read_example, read_limited
+from vitral.explanation.documents import MOST_BYTES, SUFFIXES, document_of
+from vitral.explanation.examples.file import read_example
 from vitral.runs.presets import preset_model
 
 
@@ -34,21 +35,14 @@ def find_example(named: str | Path) -> Example:
     """
     path = Path(named)
     if named == "-":
-        return read_example(document_of(read_limited(sys.stdin.buffer, "-"), "-"), preset_model)
-    if _exists(path) or path.suffix in SUFFIXES:
+        return read_example(document_of(sys.stdin.buffer.read(MOST_BYTES + 1), "-"), preset_model)
+    if os.path.exists(named) or path.suffix in SUFFIXES:
         return load_example(path, preset_model)
     known = gallery()
     if str(named) not in known:
         hint = closest(str(named), known) or N_("vitral list examples lists them")
         raise UsageError("{named}: neither a file nor a worked example; {hint}", named=named, hint=hint)
     return parse_example(known[str(named)], preset_model, path)
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # a name too long, or with a zero byte
-        return False
 
 
 def correct(report: CheckReport, folder: Path | None = None) -> Path:
@@ -88,10 +82,5 @@ def write_new(target: Path, text: str | bytes) -> Path:
         UsageError: the file exists.
         StorageError: writing to disk failed.
     """
-    try:
-        create_durably(target, text.encode() if isinstance(text, str) else text)
-    except FileExistsError:
-        raise UsageError(
-            "{target}: exists already and was not overwritten; choose another name", target=target
-        ) from None
+    create_durably(target, text.encode() if isinstance(text, str) else text)
     return target

@@ -1,11 +1,9 @@
 """A worked example as its author wrote it, whatever the format of the file: its data, and the place of each value."""
 
 import json
-import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -29,18 +27,16 @@ class Document(ABC):
     Attributes:
         name: of the file, or "example", for messages.
         text: its characters, or a readable form of a file that is no text.
-        data: tables, lists, numbers and strings, as TOML gives them.
+        data: tables, lists, numbers and strings in the keys of docs/examples.md, as TOML gives them.
         notes: one sentence for each part of the file that is not read.
+        faults: complaints about lines that were left out.
     """
 
     name: str
     text: str
+    data: dict[str, Any]
     notes: tuple[str, ...] = ()
-
-    @property
-    @abstractmethod
-    def data(self) -> dict[str, Any]:
-        """The contents, in the keys of docs/examples.md."""
+    faults: tuple[str, ...] = ()
 
     @abstractmethod
     def refuse(self, complaint: str, *path: str | int) -> UsageError:
@@ -59,38 +55,41 @@ class Document(ABC):
         """
 
 
-@dataclass(frozen=True)
 class TomlDocument(Document):
     """A worked example in TOML."""
 
-    name: str
-    text: str
-    notes: tuple[str, ...] = ()
+    def __init__(self, name: str, text: str, *, mend: bool = False) -> None:
+        """Read the text.
 
-    @property
-    def data(self) -> dict[str, Any]:
-        """The contents.
+        Args:
+            name: of the file.
+            text: its characters.
+            mend: whether to put bare words among numbers in quotes, and to leave out lines that are no TOML.
 
         Raises:
             UsageError: the text is not TOML; the message names the line.
         """
-        return self._data
-
-    @cached_property
-    def _data(self) -> dict[str, Any]:
-        return toml(self.text, self.name)
+        self.name, lines, faults = name, text.split("\n"), list[str]()
+        for attempt in range(MOST_MENDED if mend else 1):
+            self.text = "\n".join(lines)
+            try:
+                self.data = toml(self.text, name)
+                break
+            except UsageError as error:
+                number = re.search(r", line (\d+): ", str(error))
+                place = int(number[1]) - 1 if number else -1
+                line = lines[place]
+                if not mend or number is None or not line.strip() or attempt + 1 == MOST_MENDED:
+                    raise
+                quoted = _BARE.sub(r'"\1"', line)
+                lines[place] = quoted if quoted != line else ""
+                faults += [str(error)] if quoted == line else []
+        self.faults = tuple(faults)
 
     @cached_property
     def found(self) -> dict[KeyPath, Place]:
-        """The place of every value.
-
-        Raises:
-            UsageError: brackets are nested too deep.
-        """
-        try:
-            return places(self.text)
-        except RecursionError:
-            raise UsageError("{where}: not a worked example: brackets nested too deep", where=self.name) from None
+        """The place of every value."""
+        return places(self.text)
 
     def refuse(self, complaint: str, *path: str | int) -> UsageError:
         """The error, with the line."""
@@ -99,13 +98,9 @@ class TomlDocument(Document):
         )
 
     def line(self, path: KeyPath) -> int:
-        """The line of a value, or of the deepest part of its path that the text contains; 1 if it contains none."""
-        for depth in range(len(path), 0, -1):
-            lines = [self.found[path[:depth]].line] if path[:depth] in self.found else []
-            lines += [place.line for key, place in self.found.items() if key[:depth] == path[:depth]]  # a dotted key
-            if lines:
-                return lines[0]
-        return 1
+        """The line of the first value in the deepest part of a path that the text contains; 1 if it contains none."""
+        parts = (path[:depth] for depth in range(len(path), 0, -1))
+        return next((place.line for part in parts for key, place in self.found.items() if key[: len(part)] == part), 1)
 
     def typed(self, path: KeyPath) -> str | None:
         """The literal without its quotes."""
@@ -114,39 +109,11 @@ class TomlDocument(Document):
 
     def rewritten(self, changes: Mapping[KeyPath, str]) -> bytes:
         """The text with other literals."""
-        return self.replace_in(self.text, changes).encode()
-
-    def replace_in(self, text: str, changes: Mapping[KeyPath, str]) -> str:
-        """A text in which the literals have the same places, with other ones."""
+        text = self.text
         for path, value in sorted(changes.items(), key=lambda change: self.found[change[0]].start, reverse=True):
             place = self.found[path]
             text = text[: place.start] + _literal(value, text[place.start : place.end]) + text[place.end :]
-        return text
-
-
-def mended_toml(document: TomlDocument) -> tuple[TomlDocument, list[str]]:
-    """A document in which bare words among numbers are in quotes and lines that are no TOML are left out.
-
-    Its lines are those of the original. Of each line left out there is a complaint.
-
-    Raises:
-        UsageError: it is no TOML even so.
-    """
-    lines, complaints = document.text.split("\n"), list[str]()
-    for attempt in range(MOST_MENDED):
-        made = TomlDocument(document.name, "\n".join(lines), document.notes)
-        try:
-            toml(made.text, made.name)
-            return made, complaints
-        except UsageError as error:
-            number = re.search(r", line (\d+): ", str(error))
-            if number is None or not lines[int(number[1]) - 1].strip() or attempt + 1 == MOST_MENDED:
-                raise
-            line = lines[int(number[1]) - 1]
-            quoted = _BARE.sub(r'"\1"', line)
-            lines[int(number[1]) - 1] = quoted if quoted != line else ""
-            complaints += [str(error)] if quoted == line else []
-    raise AssertionError  # the last attempt returns or raises
+        return text.encode()
 
 
 def _unquoted(literal: str) -> str:
@@ -155,13 +122,10 @@ def _unquoted(literal: str) -> str:
 
 def _literal(value: str, before: str) -> str:
     """The value as TOML: in quotes if it is no number, or replaces a number in quotes."""
-    try:
-        is_number = math.isfinite(float(value))
-    except ValueError:
-        is_number = False
-    if is_number and _unquoted(before).endswith("%"):
-        return json.dumps(as_percent(value))
-    was_quoted = before[:1] in ("'", '"') and _unquoted(before) not in {"?", *SPECIAL}
-    if is_number and not was_quoted:
+    was = _unquoted(before)
+    is_number = not value.strip("+-.0123456789")
+    if is_number and was.endswith("%"):
+        value = as_percent(value)
+    elif is_number and (was == before or was == "?" or was in SPECIAL):
         return value
     return json.dumps(value, ensure_ascii=False)

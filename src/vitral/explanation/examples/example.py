@@ -1,7 +1,7 @@
 """A worked example: given numbers, the computation from them, and the author's claims."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from vitral.core.language import _, in_language
 from vitral.core.shown import Shown
 from vitral.explanation.architecture import Architecture
 from vitral.explanation.examples.document import Document
+from vitral.explanation.examples.places import KeyPath
 from vitral.explanation.sheet import Index, Sheet
 
 
@@ -21,35 +22,19 @@ class AuthorClaim:
 
     Attributes:
         name: the quantity.
-        key: its place in the file, as ("claimed", "scores").
+        label: its name as the file has it.
         values: the numbers, NaN where nothing is claimed; for words, their indices in the vocabulary.
-        axes_left_out: number of leading axes that the file omits: the heads, or every axis of a single number.
-        rows: keys of the numbers, where the file has a table instead of a list.
-        order: the axes that the file has, in its order; None for all but those left out.
-        paths: the places of the cells, where the file has parts of the quantity one by one.
+        paths: the place in the file of each cell that the file has.
     """
 
     name: str
-    key: tuple[str, ...]
+    label: str
     values: Tensor
-    axes_left_out: int = 0
-    rows: tuple[str, ...] = ()
-    order: tuple[int, ...] | None = None
-    paths: Mapping[Index, tuple[str | int, ...]] = field(default_factory=dict)
+    paths: Mapping[Index, KeyPath]
 
-    @property
-    def label(self) -> str:
-        """The quantity's name as the file has it."""
-        return ".".join(self.key[1:])
-
-    def path(self, index: Index) -> tuple[str | int, ...]:
-        """The place of a cell in the file."""
-        if index in self.paths:
-            return self.paths[index]
-        if self.rows:
-            return (*self.key, self.rows[index[0]])
-        axes = range(self.axes_left_out, len(index)) if self.order is None else self.order
-        return (*self.key, *(index[axis] for axis in axes))
+    def path(self, index: Index) -> KeyPath:
+        """The place of a cell in the file; empty if it has none."""
+        return self.paths.get(index, ())
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,7 +50,6 @@ class Example(Shown):
         decimals: digits after the point in the claims.
         sheet: the computation from the given numbers.
         claims: the author's numbers, in the order of the computation.
-        architecture: mask, scale and the other parts.
         states_decimals: whether the file states the decimals; otherwise the typed numbers show them.
     """
 
@@ -77,9 +61,13 @@ class Example(Shown):
     decimals: int
     sheet: Sheet
     claims: tuple[AuthorClaim, ...]
-    architecture: Architecture
     states_decimals: bool = False
     _is_only_text = True
+
+    @property
+    def architecture(self) -> Architecture:
+        """Mask, scale and the other parts."""
+        return self.sheet.architecture
 
     @property
     def text(self) -> str:

@@ -4,7 +4,7 @@ import keyword
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,28 +14,25 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.explanation.examples.names import Names, hint
-from vitral.explanation.examples.schema import AXES
+from vitral.explanation.examples.schema import AXES, Refuse
 from vitral.explanation.expressions import (
     Call,
     Reference,
     Tree,
     from_the_end,
-    measured,
     nodes,
     parse,
     references,
     replaced,
+    shape_of,
     substituted,
 )
 from vitral.explanation.expressions.definitions import BY_ROWS
-from vitral.explanation.expressions.evaluation import MOST_OPERATIONS
 from vitral.explanation.expressions.parser import FUNCTIONS, GRADIENT, NAMES
 from vitral.explanation.readings.gradients import gradient
 from vitral.explanation.readings.layout import Conventions
 from vitral.explanation.sheet import SheetQuantity
 
-Refuse = Callable[..., UsageError]
-"""Makes the error for a complaint and the keys of a place in the file."""
 MOST_STEPS = 100
 AXES_OF_RANK = (("one",), ("columns",), ("rows", "columns"), ("heads", "rows", "columns"))
 _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)?")
@@ -46,19 +43,14 @@ class FreeStep:
     """A step as written.
 
     Attributes:
-        keys: its name in the file.
-        text: the expression.
+        name: in the file.
+        path: of its text in the file.
         tree: the expression; its names are those of the file.
     """
 
-    keys: tuple[str, ...]
-    text: str
+    name: str
+    path: tuple[str, ...]
     tree: Tree
-
-    @property
-    def name(self) -> str:
-        """Its name in the file."""
-        return ".".join(self.keys)
 
     @property
     def mentions(self) -> tuple[str, ...]:
@@ -69,24 +61,24 @@ class FreeStep:
 def read_steps(table: Mapping[tuple[str, ...], Any], refuse: Refuse) -> tuple[FreeStep, ...]:
     """The steps of a file.
 
+    Args:
+        table: the expressions by their paths.
+        refuse: makes errors.
+
     Raises:
         UsageError: too many, a name that is none, or text that is no expression; names the line and the step.
     """
     if len(table) > MOST_STEPS:
         raise refuse(_("steps: {n} of them; at most {most}", n=len(table), most=MOST_STEPS), "steps")
     steps = []
-    for keys, text in table.items():
-        name, path = ".".join(keys), ("steps", *keys)
-        if not _is_name(name):
-            complaint = _(
-                "step {name!r}: a name has letters, digits and underscores, and is no word of the language", name=name
-            )
-            raise refuse(complaint, *path)
-        if not isinstance(text, str):
-            complaint = _('step {name}: expected an expression in quotes, as {name} = "q @ k.T"', name=name)
-            raise refuse(complaint, *path)
+    for path, text in table.items():
+        name = ".".join(path[1:])
         try:
-            steps.append(FreeStep(keys, text, parse(text)))
+            if not _is_name(name):
+                raise UsageError("a name has letters, digits and underscores, and is no word of the language")
+            if not isinstance(text, str):
+                raise UsageError('expected an expression in quotes, as {name} = "q @ k.T"', name=name)
+            steps.append(FreeStep(name, path, parse(text)))
         except UsageError as error:
             raise refuse(_("step {name}: {complaint}", name=name, complaint=str(error)), *path) from None
     return tuple(steps)
@@ -122,26 +114,20 @@ class StepSolver:
             conventions: how the author lays matrices out.
         """
         self.conventions = conventions
-        steps = list(steps)
-        self.steps = {known(step.name): step for step in steps}
         self.known, self.values, self.one_head, self.refuse = known, values, num_heads == 1, refuse
+        self.steps: dict[str, FreeStep] = {}
         self.made: list[SheetQuantity] = []
         self.derivatives: dict[tuple[str, str], str] = {}
-        self.operations = 0
         for step in steps:
-            if self.steps[known(step.name)] is not step:
+            if known(step.name) in self.steps:
                 raise self.complaint(step, _("is a step twice, by two names"))
             if known(step.name) in values:
                 raise self.complaint(step, _("is given too; a quantity is given or computed"))
-
-    @property
-    def names(self) -> set[str]:
-        """The quantities that steps compute."""
-        return set(self.steps)
+            self.steps[known(step.name)] = step
 
     def complaint(self, step: FreeStep, complaint: str) -> UsageError:
         """An error that names the line and the step."""
-        return self.refuse(_("step {name}: {complaint}", name=step.name, complaint=complaint), "steps", *step.keys)
+        return self.refuse(_("step {name}: {complaint}", name=step.name, complaint=complaint), *step.path)
 
     def quantities(self, recipe_again: Callable[[], Iterable[SheetQuantity]]) -> tuple[SheetQuantity, ...]:
         """All quantities in order: those of the recipe as soon as they can be computed, and the steps.
@@ -162,25 +148,16 @@ class StepSolver:
         return tuple(self.made)
 
     def _solve(self, name: str, step: FreeStep) -> None:
-        tree = self.named(step.tree)
-        while (found := next(_gradients(tree), None)) is not None:
-            path, of, by = found
-            whole = name if path == () else f"{GRADIENT}({of}, {by})"
-            if path == () or (of, by) not in self.derivatives:
-                self._differentiate(whole, of, by)
+        names: dict[Tree, Tree] = {Reference(each): Reference(self.known(each)) for each in references(step.tree)}
+        tree = substituted(step.tree, names)
+        while found := next(((path, node) for path, node in nodes(tree) if _is_gradient(node)), None):
+            path, (of, by) = found[0], _names(found[1])
             if path == ():
-                return
+                return self._differentiate(name, of, by)
+            if (of, by) not in self.derivatives:
+                self._differentiate(f"{GRADIENT}({of}, {by})", of, by)
             tree = replaced(tree, path, Reference(self.derivatives[of, by]))
         self._compute(name, tree)
-
-    def named(self, tree: Tree) -> Tree:
-        """The tree with the names of quantities in place of the author's."""
-        match tree:
-            case Reference(name):
-                return Reference(self.known(name))
-            case Call(function, arguments, settings):
-                return Call(function, tuple(map(self.named, arguments)), settings)
-        return tree
 
     def _require(self, *names: str) -> None:
         for name in names:
@@ -194,17 +171,12 @@ class StepSolver:
     def _compute(self, name: str, tree: Tree) -> None:
         names = references(tree)
         self._require(*names)
-        seen: dict[Tree, Tree] = {Reference(each): self.seen(each) for each in names}
-        shapes = {each: self.shape(each) for each in names}
-        shape, operations = measured(tree, shapes)
-        self.operations += operations
-        if self.operations > MOST_OPERATIONS:
-            raise UsageError("all steps together are too large a computation; a worked example is smaller")
+        tree = substituted(tree, {Reference(each): self.seen(each) for each in names})
+        shapes = {each: tuple(self.values[each].shape) for each in names}
+        shape = shape_of(tree, shapes)
         rank, axes = self.form(name, tree, shape)
-        is_turned = self.conventions.turned(name)
-        tree = from_the_end(tree, shapes)
-        made = substituted(tree, seen)
-        made = Call("transpose", (made,)) if is_turned else made
+        made = from_the_end(tree, shapes)
+        made = Call("transpose", (made,)) if self.conventions.turned(name) else made
         for _axis in range(rank - len(shape)):
             made = Call("lifted", (made,))
         quantity = SheetQuantity(name, axes, made, is_free=True)
@@ -219,12 +191,6 @@ class StepSolver:
         if self.one_head and self.values[name].dim() == 3 and len(self.values[name]) == 1:
             made = Call("head", (made,))
         return Call("transpose", (made,)) if self.conventions.turned(name) else made
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Its shape there."""
-        shape = tuple(self.values[name].shape)
-        shape = shape[1:] if self.one_head and len(shape) == 3 and shape[0] == 1 else shape
-        return self.conventions.index(name, shape)
 
     def form(self, name: str, tree: Tree, shape: tuple[int, ...]) -> tuple[int, tuple[str, ...]]:
         """The number of axes, at least one, and their names."""
@@ -251,9 +217,9 @@ class StepSolver:
         def known(node: Tree) -> tuple[str, ...]:
             match node:
                 case Reference(name):
-                    found = axes.get(name) or AXES.get(name) or AXES_OF_RANK[self.values[name].dim()]
-                    found = found[1:] if self.one_head and len(found) == 3 else found
-                    return self.conventions.index(name, found)
+                    return axes.get(name) or AXES.get(name) or AXES_OF_RANK[self.values[name].dim()]
+                case Call("head", (inside,)):
+                    return known(inside)[1:]
                 case Call("matmul", (left, right)):
                     return (*known(left)[:-1], *known(right)[-1:])
                 case Call("transpose", (inside,)):
@@ -300,22 +266,19 @@ def _on_the_way(sheet: Mapping[str, Tree], of: str, by: str) -> set[str]:
     """
     after = {by}
     for name, tree in sheet.items():
-        if not after.isdisjoint(references(tree)):
-            after.add(name)
-    needed = {of}
-    for name in reversed(list(sheet)):
-        if name in needed and name in after:
-            needed |= set(references(sheet[name]))
+        after |= {name} if not after.isdisjoint(references(tree)) else set()
     if of == by or of not in after or of not in sheet:
         raise UsageError("grad({of}, {by}): {of} does not depend on {by}", of=of, by=by)
-    return (needed & after) - {by}
+    needed = {of}
+    for name in reversed(list(sheet)):
+        needed |= set(references(sheet[name])) & after if name in needed else set()
+    return needed - {by}
 
 
-def _gradients(tree: Tree) -> Iterator[tuple[tuple[int, ...], str, str]]:
-    """Each grad of a tree: its place, the number and the quantity."""
-    for path, node in nodes(tree):
-        match node:
-            case Call("grad", (Reference(of), Reference(by))):
-                yield path, of, by
-            case _:
-                pass
+def _is_gradient(node: Tree) -> bool:
+    return isinstance(node, Call) and node.function == GRADIENT
+
+
+def _names(gradient: Tree) -> list[str]:
+    """The number and the quantity of a grad."""
+    return [name for _, node in nodes(gradient) for name in ([node.name] if isinstance(node, Reference) else [])]

@@ -1,47 +1,54 @@
 """The numbers under [given] in a worked example, and their sizes; an error names the place in the file."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.explanation.examples.document import Document
+from vitral.explanation.examples.document import Document, TomlDocument
 from vitral.explanation.examples.free_steps import read_steps
 from vitral.explanation.examples.names import Names, hint
 from vitral.explanation.examples.numerals import DEFAULT
+from vitral.explanation.examples.places import KeyPath
 from vitral.explanation.examples.schema import (
     AXES,
     IDENTITY,
-    Head,
-    NotNumbers,
+    LARGEST,
+    cells,
     nesting,
-    numbers,
+    number,
+    shape_of,
     shape_text,
-    with_comma_hint,
 )
-from vitral.explanation.examples.settings import settled
+from vitral.explanation.examples.settings import Head, settled
 from vitral.explanation.readings.layout import Conventions
 from vitral.explanation.rows.choices import word_index
 
-BEAM = ("start", "beams", "length")
 NESTED = ("attn", "mlp")
 """Tables of quantities: `mlp.pre = …` is the key "mlp.pre"."""
+OF_HEADS = ("heads", "kv_heads")
 
 Values = dict[str, Tensor]
 Keys = tuple[str, ...]
 
 
-def file_entries(table: Mapping[str, Any]) -> Iterator[tuple[Keys, Any]]:
-    """The keys of a table with their values."""
+def entries(section: str, table: Mapping[str, Any]) -> Iterator[tuple[Keys, Any]]:
+    """The values of a table of the file with their paths, as ("claimed", "mlp", "pre")."""
     for key, value in table.items():
         if key in NESTED and isinstance(value, dict):
-            yield from (((key, inner), part) for inner, part in value.items())
+            yield from (((section, key, inner), part) for inner, part in value.items())
         else:
-            yield (key,), value
+            yield (section, key), value
+
+
+def label_of(path: Keys) -> str:
+    """The name of a quantity in the file, as mlp.pre."""
+    return ".".join(path[1:])
 
 
 class Given:
@@ -70,37 +77,44 @@ class Given:
             raise UsageError(
                 "{where}: no [given] table; a worked example has the tables [given] and [claimed]", where=where
             )
-        self.moved: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self.moved: dict[KeyPath, KeyPath] = {}
         data, self.moved = settled(data, self.refuse)
         try:
-            self.head = Head.parse(data, where)
+            self.head = head = Head.parse(data, where)
         except UsageError as error:
             complaint = str(error).removeprefix(f"{where}: ")
-            raise self.refuse(complaint, complaint.partition(":")[0]) from None
-        self.stream = "x" if self.head.block is None else "resid_pre"
-        self.steps = read_steps(dict(file_entries(self.head.steps)), self.refuse)
+            raise self.refuse(complaint, *complaint.partition(":")[0].split(".")) from None
+        self.stream = "x" if head.block is None else "resid_pre"
+        self.steps = read_steps(dict(entries("steps", head.steps)), self.refuse)
         self.name = Names(self.stream, (name for step in self.steps for name in step.mentions))
-        columns = self.head.layout == "columns"
+        columns = head.layout == "columns"
         self.conventions = Conventions(
-            columns, columns if self.head.weight_layout is None else self.head.weight_layout == "out-in"
+            columns, columns if head.weight_layout is None else head.weight_layout == "out-in"
         )
-        names = {self.name(".".join(keys)) for keys, _ in file_entries(self.head.given)}
-        self.has_memory = "memory" in names
+        self.has_memory = any(self.name(label_of(path)) == "memory" for path, _ in entries("given", head.given))
         if self.has_memory and self.stream != "x":
             complaint = _("memory: in a block, cross-attention is written as steps; give the states another name")
             raise self.refuse(complaint, "given", "memory")
-        self.sizes: dict[str, tuple[int, str]] = {}
-        if self.head.vocabulary:
-            self.sizes["vocab"] = len(self.head.vocabulary), "vocabulary"
+        listed = {
+            "vocab": (len(head.vocabulary), "vocabulary"),
+            "time": (len(head.tokens), "tokens"),
+            "source": (len(head.memory_tokens), "memory_tokens"),
+            "heads": (head.heads or 0, "heads"),
+        }
+        self.sizes: dict[str, tuple[int, str]] = {axis: size for axis, size in listed.items() if size[0]}
 
     def refuse(self, complaint: str, *path: str | int) -> UsageError:
         """The error, with the place of the deepest part of `path` that the file contains."""
-        for depth in range(len(path), 0, -1):
-            begin = tuple(map(str, path[:depth]))
-            if begin in self.moved:
-                path = (*self.moved[begin], *path[depth:])
-                break
-        return self.document.refuse(complaint, *path)
+        begin = next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in self.moved), ())
+        return self.document.refuse(complaint, *self.moved.get(begin, ()), *path[len(begin) :])
+
+    def misfit(self, complaint: str, *path: str | int) -> UsageError:
+        """The error for numbers of a wrong shape, with what an unquoted decimal comma does, if there may be one."""
+        if isinstance(self.document, TomlDocument) and re.search(r"\d,\d", self.document.text):
+            complaint = _(
+                '{complaint}; if a comma is decimal: 0,5 is two numbers, write 0.5 or "0,5"', complaint=complaint
+            )
+        return self.refuse(complaint, *path)
 
     def missing(self, what: str, name: str, *path: str) -> UsageError:
         """The error for a claim that the given numbers do not determine."""
@@ -109,15 +123,21 @@ class Given:
             "mask": _('mask: is needed after the scaled scores; add mask = "causal" or "bidirectional"'),
         }
         complaint = _("{what}: cannot be computed, {name} is missing under [given]", what=what, name=name)
-        complaint = settings.get(name, complaint)
-        return self.refuse(complaint, *path)
+        return self.refuse(settings.get(name, complaint), *path)
 
-    def word(self, word: Any, vocabulary: list[str], *path: str | int) -> int:
+    def word(self, word: Any, label: str, *path: str | int) -> int:
         """The index of a word."""
-        if not vocabulary:
+        if not self.head.vocabulary:
             raise self.refuse(_("vocabulary: is missing; it lists the words"), *path)
         try:
-            return word_index(word, vocabulary, str(path[-1]))
+            return word_index(word, self.head.vocabulary, label)
+        except UsageError as error:
+            raise self.refuse(str(error), *path) from None
+
+    def number(self, value: Any, label: str, *path: str | int, may_be_unknown: bool = False) -> float:
+        """A number; NaN for "?" if `may_be_unknown`."""
+        try:
+            return number(value, label, may_be_unknown=may_be_unknown)
         except UsageError as error:
             raise self.refuse(str(error), *path) from None
 
@@ -129,131 +149,104 @@ class Given:
     def all_given(self) -> Values:
         """The tensors under [given] by name."""
         values: Values = {}
-        keys_of: dict[str, Keys] = {}
-        for keys, value in file_entries(self.head.given):
-            name = self.name(".".join(keys))
-            if keys[0] in ("d_k", *BEAM) or (name == "position_embedding" and value == "sinusoidal"):
+        paths: dict[str, Keys] = {}
+        for path, value in entries("given", self.head.given):
+            label = label_of(path)
+            name = self.name(label)
+            if name == "position_embedding" and value == "sinusoidal":
                 continue
-            if name in keys_of:
-                raise self.refuse(_("{name}: is given twice, by two names", name=name), "given", *keys)
+            if name in paths:
+                raise self.refuse(_("{name}: is given twice, by two names", name=name), *path)
+            paths[name] = path
             if name in self.name.own:
-                keys_of[name] = keys
-                values[name] = self.own_number(".".join(keys), value, "given", *keys)
-                continue
-            if name not in AXES:
-                label = ".".join(keys)
-                near = hint(label, [*AXES, *BEAM, "d_k"])
-                complaint = _("unknown name {name!r} under [given], {hint}", name=label, hint=near)
-                raise self.refuse(complaint, "given", *keys)
-            keys_of[name] = keys
-            if not (isinstance(value, str) and value.casefold() in IDENTITY):
-                values[name] = self.quantity(name, keys, value)
-        return {name: values[name] if name in values else self.identity(name, keys) for name, keys in keys_of.items()}
+                values[name] = self.own_number(value, label, path)
+            elif name not in AXES:
+                near = hint(label, [*AXES, "start", "beams", "length", "d_k"])
+                raise self.refuse(_("unknown name {name!r} under [given], {hint}", name=label, hint=near), *path)
+            elif not isinstance(value, str) or value.casefold() not in IDENTITY:
+                values[name] = self.quantity(name, value, label, path)
+        return {name: values[name] if name in values else self.identity(name, path) for name, path in paths.items()}
 
-    def own_number(self, label: str, value: Any, *path: str) -> Tensor:
+    def array(self, value: Any, label: str, path: KeyPath, *, least: float = -math.inf) -> Tensor:
+        """Numbers in lists of equal lengths, none below `least` and all below infinity."""
+        shape = shape_of(value)
+        if len(shape) > 3 or 0 in shape:
+            raise self.refuse(_("{label}: expected a number, a list, a matrix or a list of these", label=label), *path)
+
+        def refuse(complaint: str, place: KeyPath) -> NoReturn:
+            raise self.misfit(f"{label}: {complaint}", *place)
+
+        made = [self.number(each, label, *place) for place, each in cells(value, shape, path, refuse)]
+        if any(not least <= each < math.inf for each in made):
+            raise self.refuse(_("{label}: every number must be finite", label=label), *path)
+        return torch.tensor(made, dtype=torch.float64).reshape(shape)
+
+    def own_number(self, value: Any, label: str, path: KeyPath) -> Tensor:
         """A number, a list, a matrix or a list of matrices that only steps use; words stand for their indices."""
         words = [value] if isinstance(value, str) else value
         if isinstance(words, list) and words and all(isinstance(word, str) for word in words) and self.head.vocabulary:
-            return torch.tensor([self.word(word, self.head.vocabulary, *path) for word in words], dtype=torch.float64)
-        tensor = torch.tensor(self.numbers(value, path, label), dtype=torch.float64)
-        if tensor.numel() == 0 or tensor.dim() > 3:
-            raise self.refuse(_("{label}: expected a number, a list, a matrix or a list of these", label=label), *path)
-        if not bool((tensor < math.inf).all()):
-            raise self.refuse(_("{label}: every number must be finite", label=label), *path)
-        return tensor.reshape(1) if tensor.dim() == 0 else tensor
+            return torch.tensor([self.word(word, label, *path) for word in words], dtype=torch.float64)
+        return torch.atleast_1d(self.array(value, label, path))
 
-    def quantity(self, name: str, keys: Keys, value: Any) -> Tensor:
+    def quantity(self, name: str, value: Any, label: str, path: KeyPath) -> Tensor:
         """The numbers of a quantity of the computation; they must fit those that are known."""
-        label = ".".join(keys)
-        tensor = self.tensor(name, label, value, "given", *keys)[0]
         may_be_infinite = name in ("masked", "logits")
-        if not bool((tensor < math.inf).all()) or not (may_be_infinite or bool((tensor > -math.inf).all())):
-            raise self.refuse(_("{label}: every number must be finite", label=label), "given", *keys)
+        tensor = self.array(value, label, path, least=-math.inf if may_be_infinite else -LARGEST)
+        tensor, axes = self.conventions.seen(name, tensor), self.axes(name)
+        may_be_left_out = axes[0] in (*OF_HEADS, "factors") or name in ("logits", "probabilities")
+        if may_be_left_out and tensor.dim() == len(axes) - 1:
+            tensor = tensor[None]
+        if tensor.dim() != len(axes):
+            expected, got = nesting(len(axes)), nesting(tensor.dim())
+            if may_be_left_out:
+                expected = _("{one} or {other}", one=nesting(len(axes) - 1), other=expected)
+            complaint = _("{label}: expected {expected}, not {got}", label=label, expected=expected, got=got)
+            raise self.refuse(complaint, *path)
         if name in ("probabilities", "next", "weights"):
             self.check_shares(name, tensor)
-        self.bind(label, self.axes(name), tensor.shape, "given", *keys)
+        self.bind(label, axes, tensor.shape, *path)
         return tensor
 
     def check_shares(self, name: str, tensor: Tensor) -> None:
         """Refuse rows that are not probabilities; a row of weights may be all zeros."""
         decimals = DEFAULT if self.head.decimals is None else self.head.decimals
         totals, room = tensor.sum(dim=-1), max(0.02, tensor.shape[-1] * 10.0**-decimals / 2)
-        hidden = (totals == 0) if name == "weights" else torch.zeros_like(totals).bool()
-        if bool((tensor < 0).any()) or bool((((totals - 1).abs() > room) & ~hidden).any()):
+        odd = ((totals - 1).abs() > room) & ~((totals == 0) & (name == "weights"))
+        if bool((tensor < 0).any()) or bool(odd.any()):
             complaint = _("{name}: expected shares of one, none below 0, each row adding up to 1", name=name)
             raise self.refuse(complaint, "given", name)
 
-    def tensor(self, name: str, label: str, value: Any, *path: str) -> tuple[Tensor, int]:
-        """The numbers with all their axes, and the number of leading axes that the file omits."""
-        rank = len(AXES[name])
-        tensor = torch.tensor(self.numbers(value, path, label), dtype=torch.float64)
-        leading = AXES[name][0] in ("heads", "kv_heads") or name in ("logits", "probabilities")
-        if tensor.numel() == 0:
-            raise self.refuse(_("{label}: is empty", label=label), *path)
-        if tensor.dim() == rank - 1 and (leading or name == "factor"):
-            one = name in ("logits", "probabilities")  # a vector for one position
-            return tensor[None] if one or name == "factor" else self.conventions.seen(name, tensor)[None], 1
-        if tensor.dim() != rank:
-            expected, got = nesting(rank), nesting(tensor.dim())
-            if leading:
-                expected = _("{one} or {other}", one=nesting(rank - 1), other=expected)
-            complaint = _("{label}: expected {expected}, not {got}", label=label, expected=expected, got=got)
-            raise self.refuse(complaint, *path)
-        return self.conventions.seen(name, tensor), 0
-
-    def numbers(self, value: Any, path: tuple[str | int, ...], label: str) -> Any:
-        """A number or nested lists of numbers."""
-        try:
-            return numbers(value, label, path[0] == "claimed")
-        except NotNumbers as error:
-            raise self.refuse(str(error), *path, *error.place) from None
-
-    def bind(self, label: str, axes: Keys, shape: tuple[int, ...], *path: str) -> None:
+    def bind(self, label: str, axes: Keys, shape: tuple[int, ...], *path: str | int) -> None:
         """Refuse an axis whose size differs from the one it has elsewhere."""
         for axis, size in zip(axes, shape, strict=True):
-            if axis == "factors":
-                continue
-            known = self.sizes.setdefault(axis, (size, label))
-            if axis == "heads" and self.head.heads not in (None, size):
-                complaint = _(
-                    "{label}: {size} heads, but heads = {heads}", label=label, size=size, heads=self.head.heads
-                )
-                raise self.refuse(complaint, *path)
-            if known[0] != size:
+            known, other = (size, label) if axis == "factors" else self.sizes.setdefault(axis, (size, label))
+            if known != size:
                 complaint = _(
                     "{label} is {shape}: its {axis} is {size}, expected {expected} as in {other}",
                     label=label,
                     shape=shape_text(shape),
                     axis=axis,
                     size=size,
-                    expected=known[0],
-                    other=known[1],
+                    expected=known,
+                    other=other,
                 )
-                hinted = with_comma_hint(complaint, self.raw(path), known[0])
-                other = self.raw(("given", *known[1].split(".")))
-                raise self.refuse(with_comma_hint(complaint, other, size) if hinted == complaint else hinted, *path)
+                raise self.misfit(complaint, *path)
 
-    def raw(self, path: Keys) -> Any:
-        """The value at a path of the file."""
-        value: Any = self.document.data
-        for key in path:
-            value = value.get(key) if isinstance(value, Mapping) else None
-        return value
-
-    def identity(self, name: str, keys: Keys) -> Tensor:
+    def identity(self, name: str, path: Keys) -> Tensor:
         """A unit matrix, of the size that the other quantities require."""
-        width = self.sizes.get(self.axes(name)[-2] if name != "w_o" else "d_model", (0, ""))[0]
-        if name == "w_o":
-            width = self.sizes.get("heads", (1, ""))[0] * self.sizes.get("d_value", (width, ""))[0]
+        axes, label = self.axes(name), label_of(path)
+        heads, values, model, rows = (
+            self.sizes.get(axis, (0,))[0] for axis in ("heads", "d_value", "d_model", axes[-2])
+        )
+        width = (max(1, heads) * values or model) if name == "w_o" else rows
         if not width:
             complaint = _(
                 '{name} = "identity": its size is not known; give {stream} or write it out',
-                name=".".join(keys),
+                name=label,
                 stream=self.stream,
             )
-            raise self.refuse(complaint, "given", *keys)
-        eye = torch.eye(width, dtype=torch.float64)
-        if len(AXES[name]) < 3:
-            return eye
-        self.bind(".".join(keys), self.axes(name), (1, width, width), "given", *keys)
-        return eye[None]
+            raise self.refuse(complaint, *path)
+        eye = torch.eye(width, dtype=torch.float64).expand(*[1] * (len(axes) - 2), -1, -1)
+        if axes[0] in OF_HEADS:
+            self.bind(label, axes, eye.shape, *path)
+        return eye

@@ -105,11 +105,6 @@ def named(name: str) -> str | None:
     return None if found is None else ALIASES.get(found, found)
 
 
-def is_quantity(name: str) -> bool:
-    """Whether it is a name, in any spelling, of a quantity of some computation."""
-    return named(name) is not None
-
-
 def hint(name: str, known: Iterable[str]) -> str:
     """The question whether the nearest of the known names is meant, or the place where they are listed."""
     known = list(known)

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.explanation.expressions import evaluate, parse, references
@@ -95,20 +94,3 @@ def value_of(text: str) -> float | None:
 def as_percent(value: str) -> str:
     """A share in percent, with two decimals less."""
     return f"{100 * float(value):.{max(0, len(value.partition('.')[2]) - 2)}f}%"
-
-
-def has_split_decimals(value: Any, width: int | None = None) -> bool:
-    """Whether an unquoted decimal comma, which makes two whole numbers of one, is likely in a list.
-
-    Args:
-        value: a number or nested lists, as TOML gives them.
-        width: the length that a row should have, if it is known.
-    """
-    if not isinstance(value, list) or not value:
-        return False
-    if any(isinstance(part, list) for part in value):
-        return any(has_split_decimals(part, width) for part in value)
-    whole = [part for part in value if type(part) is int]
-    if width is not None and not (width < len(value) <= 2 * width):
-        return False
-    return len(whole) >= 2 and all(part >= 0 for part in whole[1:]) and any(abs(part) <= 1 for part in whole)

@@ -13,19 +13,17 @@ from torch import Tensor
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
-from vitral.explanation.examples.schema import LARGEST
+from vitral.explanation.examples.schema import Refuse
+from vitral.explanation.examples.settings import Head
 from vitral.explanation.expressions import Call, Constant, read
 from vitral.explanation.formulas.notation import Equation, Expression, Name, Number, Over, Product, Sum, Words
 from vitral.explanation.rows.base import CellNamer, Row, numbers
 from vitral.explanation.sheet import Sheet, SheetQuantity, computed
-from vitral.model import ModelConfig, ParameterRow, parameter_table
+from vitral.model import ModelConfig, parameter_table
 
 FindModel = Callable[[str], ModelConfig]
 """Returns the model configuration of a preset."""
-Refuse = Callable[..., UsageError]
-"""Makes the error for a complaint and the keys of a place in the file."""
 Shape = tuple[int, ...]
-MOST_TOKENS = 10**9
 MOST_NAMES = 10_000
 """Largest number of names that one name with braces may stand for."""
 
@@ -106,97 +104,69 @@ class Total(Row):
         return (Sum((*numbers(inputs[0]), *([Number(self.rest)] if self.rest else []))),)
 
 
-def parameter_sheet(
-    given: Mapping[str, Any], claimed: Mapping[str, Any], find_model: FindModel, refuse: Refuse
-) -> Sheet:
+def parameter_sheet(head: Head, find_model: FindModel, refuse: Refuse) -> Sheet:
     """The sheet of a parameter table: "rows" in the author's order, and "total".
 
     Raises:
         UsageError: not a table, an unknown preset, or a row that the model does not have.
     """
-    rows = claimed.get("rows", {})
-    if not isinstance(rows, Mapping):
+    rows = head.claimed.get("rows", {})
+    if not isinstance(rows, Mapping) or not (rows or "rows" not in head.claimed):
         raise refuse(_("rows: expected a table of names and counts"), "claimed", "rows")
     for name, count in rows.items():
         if isinstance(count, Mapping):
             first = ".".join((name, *itertools.islice(count, 1)))
             complaint = _('row {name!r}: a name with points needs quotes, as "{first}" = 0', name=name, first=first)
             raise refuse(complaint, "claimed", "rows", name)
-    if "rows" in claimed and not rows:
-        raise refuse(_("rows: no row is claimed"), "claimed", "rows")
-    for key in claimed:
+    for key in head.claimed:
         if key not in ("rows", "total"):
             hint = nearest(key, ["rows", "total"])
             complaint = _("unknown name {name!r} in a parameter table, {hint}", name=key, hint=hint)
             raise refuse(complaint, "claimed", key)
-    if "shapes" in given:
-        shapes, rest = _listed(given, rows, refuse)
-    else:
-        shapes, rest = _of_model(given, rows, find_model, refuse)
-    counted, total = Counted(tuple(shapes)), read("sum(rows, -1)")
+    table = {name: tuple(shape) for name, shape in (head.shapes or _of_model(head, find_model, refuse)).items()}
+    shapes: dict[str, list[str]] = {}
+    for written, count in (rows or dict.fromkeys(table)).items():
+        parts = re.findall(r"\{([^{}]*)\}", written)
+        if math.prod(part.count(",") + 1 for part in parts) > MOST_NAMES:
+            complaint = _("row {name!r}…: its braces stand for too many names", name=written[:20])
+            raise refuse(complaint, "claimed", "rows", written)
+        found = [_find(name, table, count) for name in ([written] if written in table else _expanded(written))]
+        if None in found:
+            hint = nearest(written, table)
+            complaint = _("row {name!r} is none of the model's, {hint}", name=written, hint=hint)
+            raise refuse(complaint, "claimed", "rows", written)
+        shapes[written] = [name for name in found if name is not None]
+    named = {name for names in shapes.values() for name in names}
+    rest = float(sum(math.prod(shape) for name, shape in table.items() if name not in named))
+    counted = Counted(tuple(tuple(table[name] for name in names) for names in shapes.values()))
+    total = read("sum(rows, -1)")
     total = Call("add", (total, Constant(rest))) if rest else total
     quantities = (
         SheetQuantity("rows", ("row",), Constant.of(counted.counts()), counted),
         SheetQuantity("total", ("total",), total, Total(rest)),
     )
-    return Sheet(quantities, computed(quantities, {}), vocabulary=tuple(rows))
+    return Sheet(quantities, computed(quantities, {}), vocabulary=tuple(shapes))
 
 
-def _listed(given: Mapping[str, Any], rows: Mapping[str, Any], refuse: Refuse) -> tuple[list[tuple[Shape, ...]], float]:
-    """Shapes listed in the file."""
-    listed = given["shapes"]
-    if not isinstance(listed, Mapping) or not all(_is_shape(shape) for shape in listed.values()):
-        raise refuse(_('shapes: expected names with sizes, as "wte.weight" = [109, 128]'), "given", "shapes")
-    for name in rows:
-        if name not in listed:
-            complaint = _("row {name!r} has no shape, {hint}", name=name, hint=nearest(name, listed))
-            raise refuse(complaint, "claimed", "rows", name)
-    rest = sum(math.prod(shape) for name, shape in listed.items() if name not in rows)
-    return [(tuple(listed[name]),) for name in rows], float(rest)
-
-
-def _of_model(
-    given: Mapping[str, Any], rows: Mapping[str, Any], find_model: FindModel, refuse: Refuse
-) -> tuple[list[tuple[Shape, ...]], float]:
+def _of_model(head: Head, find_model: FindModel, refuse: Refuse) -> dict[str, Shape]:
     """Shapes of a model's tensors."""
-    vocab_size = given.get("vocab_size")
-    if isinstance(vocab_size, bool) or not isinstance(vocab_size, int) or not 1 <= vocab_size <= MOST_TOKENS:
-        complaint = _("vocab_size: expected the number of tokens under [given], 1 to {most:,}", most=MOST_TOKENS)
-        raise refuse(complaint, "given", "vocab_size")
+    if head.vocab_size is None:
+        raise refuse(_("vocab_size: give the number of tokens, under [given]"), "given")
     try:
-        if not isinstance(given.get("model", {}), Mapping):
-            raise UsageError("model: expected a table of the model's settings")
-        model = ModelConfig.parse(given["model"], "model") if "model" in given else find_model(str(given["preset"]))
+        model = find_model(head.preset) if head.preset else ModelConfig.parse(head.model or {}, "model")
     except UsageError as error:
-        raise refuse(str(error), "given") from None
-    table = {row.name: row for row in parameter_table(model, vocab_size)}
-    named: set[str] = set()
-    shapes: list[tuple[Shape, ...]] = []
-    for written, count in rows.items():
-        if math.prod(part.count(",") + 1 for part in re.findall(r"\{([^{}]*)\}", written)) > MOST_NAMES:
-            complaint = _("row {name!r}…: its braces stand for too many names", name=written[:20])
-            raise refuse(complaint, "claimed", "rows", written)
-        found = [_find(name, table, count) for name in _expanded(written)]
-        if None in found:
-            hint = nearest(written, table)
-            complaint = _("row {name!r} is none of the model's, {hint}", name=written, hint=hint)
-            raise refuse(complaint, "claimed", "rows", written)
-        known = [row for row in found if row is not None]
-        named |= {row.name for row in known}
-        shapes.append(tuple(row.shape for row in known))
-    return shapes, float(sum(row.count for name, row in table.items() if name not in named))
+        raise refuse(str(error), "preset" if head.preset else "model") from None
+    return {row.name: row.shape for row in parameter_table(model, head.vocab_size)}
 
 
-def _find(name: str, table: Mapping[str, ParameterRow], count: Any) -> ParameterRow | None:
-    """The model's row of this name; if the name may mean two rows, the one with the claimed count."""
+def _find(name: str, table: Mapping[str, Shape], count: Any) -> str | None:
+    """The table's row of this name; if the name may mean two rows, the one with the claimed count."""
     if name in table:
-        return table[name]
-    candidates: list[ParameterRow] = []
-    for pattern, targets in _ALIASES:
-        match = re.fullmatch(pattern, name)
-        if match:
-            candidates += [table[full] for target in targets if (full := target.format(**match.groupdict())) in table]
-    return next((row for row in candidates if row.count == count), candidates[0] if candidates else None)
+        return name
+    matches = [(match, targets) for pattern, targets in _ALIASES if (match := re.fullmatch(pattern, name))]
+    meant = (target.format(**match.groupdict()) for match, targets in matches for target in targets)
+    rows = [row for row in meant if row in table]
+    return next((row for row in rows if math.prod(table[row]) == count), rows[0] if rows else None)
 
 
 def _expanded(name: str) -> list[str]:
@@ -208,13 +178,3 @@ def _expanded(name: str) -> list[str]:
     parts = re.split(r"\{([^{}]*)\}", name)
     choices = [part.split(",") if place % 2 else [part] for place, part in enumerate(parts)]
     return ["".join(chosen) for chosen in itertools.product(*choices)]
-
-
-def _is_shape(shape: Any) -> bool:
-    """Whether it is a list of sizes whose product is exact in double precision."""
-    return (
-        isinstance(shape, list)
-        and bool(shape)
-        and all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in shape)
-        and math.prod(shape) <= LARGEST
-    )

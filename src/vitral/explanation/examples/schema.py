@@ -1,21 +1,22 @@
-"""The format of worked examples: names and axes of quantities, the settings at the top, numbers and masks."""
+"""The format of worked examples: names and axes of quantities, numbers and masks."""
 
 import functools
+import itertools
 import math
 import operator
 import re
 import tomllib
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
-from pydantic import Field
 
-from vitral.attention.masks import Explicit, Mask, Padding, as_mask
-from vitral.core.config import Config
+from vitral.attention.masks import Explicit, Mask, Padding, Prefix, Window, as_mask
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.core.names import ATTENTION_STEPS
-from vitral.explanation.examples.numerals import MOST_DECIMALS, has_split_decimals, value_of
+from vitral.explanation.examples.numerals import value_of
+from vitral.explanation.examples.places import KeyPath
 
 AXES = {
     "embedding": ("vocab", "d_model"),
@@ -99,45 +100,12 @@ ONLY_IN_BLOCKS = (
 """These and their parameters."""
 
 
-class Head(Config):
-    """The settings at the top of the file, and its two tables."""
-
-    title: str = "Worked example"
-    source: str = ""
-    note: str = ""
-    tokens: list[str] = Field(default_factory=list)
-    memory_tokens: list[str] = Field(default_factory=list)
-    layout: Literal["rows", "columns"] = "rows"
-    weight_layout: Literal["in-out", "out-in"] | None = None
-    vocabulary: list[str] = Field(default_factory=list)
-    mask: Any = None
-    scale: (
-        Literal["none", "sqrt", "linear", "adaptive", "learned", "learned-per-head"]
-        | Annotated[float, Field(ge=-1e6, le=1e6)]
-        | None
-    ) = None
-    softmax_base: Annotated[float, Field(gt=1, le=1e6)] | Literal["e"] = "e"
-    position_base: Annotated[float, Field(gt=1, le=1e9)] = 10_000.0
-    positions: Literal["pairs", "halves"] = "pairs"
-    first_position: Annotated[int, Field(ge=0, le=1)] = 0
-    heads: Annotated[int, Field(ge=1, le=1024)] | None = None
-    decimals: Annotated[int, Field(ge=0, le=MOST_DECIMALS)] | None = None
-    block: Literal["pre", "post"] | None = None
-    activation: Literal["relu", "gelu", "gelu_tanh", "squared_relu", "swiglu"] = "relu"
-    norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
-    epsilon: Annotated[float, Field(ge=0, le=1)] = 1e-5
-    final_norm: bool = False
-    tied: bool = False
-    given: dict[str, Any] = Field(default_factory=dict)
-    steps: dict[str, Any] = Field(default_factory=dict)
-    claimed: dict[str, Any] = Field(default_factory=dict)
-
-
+Refuse = Callable[..., UsageError]
+"""Makes the error for a complaint and the keys of a place in the file."""
 SPECIAL = {"inf": math.inf, "+inf": math.inf, "∞": math.inf, "-inf": -math.inf, "-∞": -math.inf, "−∞": -math.inf}
 """Spellings of infinity."""
 IDENTITY = ("identity", "identidade", "i")
 """Words for a unit matrix."""
-MOST_NESTED = 4
 LARGEST = 1e15
 """Larger whole numbers are not exact in double precision."""
 
@@ -158,113 +126,93 @@ def toml(text: str, where: str) -> dict[str, Any]:
         raise UsageError("{where}, line {number}: not TOML: {fault}", where=where, number=number, fault=error) from None
 
 
-class NotNumbers(ValueError):
-    """A value that is not a number or a rectangular list of numbers, with its place."""
-
-    def __init__(self, complaint: str, *place: int) -> None:
-        """Place: indices in the list of lists."""
-        super().__init__(complaint)
-        self.place = place
-
-
-def numbers(value: Any, name: str, may_be_unknown: bool, depth: int = 0) -> Any:
-    """A number or a rectangular list of numbers; NaN for "?" if `may_be_unknown`.
+def number(value: Any, name: str, *, may_be_unknown: bool = False) -> float:
+    """A number as written; NaN for "?" if `may_be_unknown`.
 
     Raises:
-        NotNumbers: anything else.
+        UsageError: it is none, or too large.
     """
-    if isinstance(value, list):
-        if depth > MOST_NESTED:
-            raise NotNumbers(_("{name}: lists nested too deep", name=name))
-        made = []
-        unknown = ["?"] * next((len(part) for part in value if isinstance(part, list)), 0)
-        value = [unknown if unknown and part == "?" and may_be_unknown else part for part in value]
-        for place, part in enumerate(value):
-            try:
-                made.append(numbers(part, name, may_be_unknown, depth + 1))
-            except NotNumbers as error:
-                raise NotNumbers(str(error), place, *error.place) from None
-            if _shape_of(made[-1]) != _shape_of(made[0]):
-                complaint = f"{name}: {_unlike(made[0], made[-1])}"
-                raise NotNumbers(with_comma_hint(complaint, value), place)
-        return made
-    if isinstance(value, str) and (value in SPECIAL or (value == "?" and may_be_unknown)):
-        return SPECIAL.get(value, math.nan)
-    if isinstance(value, str) and (read := value_of(value)) is not None:
-        return numbers(read, name, may_be_unknown, depth)
-    if isinstance(value, int | float) and not isinstance(value, bool) and value == value:
-        if abs(value) > LARGEST and value not in (math.inf, -math.inf):
-            raise NotNumbers(_("{name}: {value} is too large for a worked example", name=name, value=str(value)[:20]))
-        return float(value)
-    raise NotNumbers(_("{name}: {value!r} is not a number", name=name, value=value))
+    if value == "?" and may_be_unknown:
+        return math.nan
+    read = SPECIAL.get(value, value_of(value)) if isinstance(value, str) else value
+    if isinstance(read, bool) or not isinstance(read, int | float) or read != read:
+        raise UsageError("{name}: {value!r} is not a number", name=name, value=value)
+    if LARGEST < abs(read) < math.inf:
+        raise UsageError("{name}: {value} is too large for a worked example", name=name, value=str(read)[:20])
+    return float(read)
 
 
-def with_comma_hint(complaint: str, value: Any, width: int | None = None) -> str:
-    """The complaint, and what an unquoted decimal comma does, if there may be one."""
-    if not has_split_decimals(value, width):
-        return complaint
-    return _('{complaint}; if a comma is decimal: 0,5 is two numbers, write 0.5 or "0,5"', complaint=complaint)
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The lengths of lists of lists, or of a table, as far as the first of them shows."""
+    if not isinstance(value, list | dict):
+        return ()
+    return len(value), *shape_of(next((part for part in value if isinstance(part, list)), None))
 
 
-def mask_of(value: Any) -> Mask:
+def cells(
+    value: Any,
+    shape: tuple[int, ...],
+    path: KeyPath,
+    complain: Callable[[str, KeyPath], None],
+    *,
+    may_end: bool = False,
+) -> Iterator[tuple[KeyPath, Any]]:
+    """The path and the value of each cell, in order; "?" for each cell of a part that is "?", missing or refused.
+
+    Args:
+        value: lists of lists, or a table of numbers.
+        shape: that it should have.
+        path: of the value in the file.
+        complain: called with the complaint about each part of another shape, and the path of the part.
+        may_end: whether rows at the end may be missing.
+    """
+    if not shape:
+        yield path, value
+        return
+    length = shape[0]
+    parts = list(value.values()) if isinstance(value, dict) else [] if value == "?" else value
+    if value != "?":
+        got = shape_of(value)
+        fits = got[:1] == shape[:1] or (may_end and len(shape) > 1 and () < got[:1] < shape[:1])
+        if not fits or (len(got) != len(shape) and "?" not in parts):
+            complain(_("{got}, expected {expected}", got=shape_text(got), expected=shape_text(shape)), path)
+            parts = []
+    keys = value if isinstance(value, dict) else range(length)
+    for key, part in itertools.zip_longest(keys, parts, fillvalue="?"):
+        yield from cells(part, shape[1:], (*path, key), complain, may_end=may_end)
+
+
+def mask_of(value: Any, *, turned: bool = False) -> Mask:
     """The mask of a file: a name, a table, rows of true and false, or a list of masks that must all allow.
+
+    Args:
+        value: as written.
+        turned: whether rows of true and false are the keys.
 
     Raises:
         UsageError: none of these.
     """
-    if isinstance(value, list) and value and all(isinstance(part, list) and not _is_nested(part) for part in value):
+    if isinstance(value, list) and value:
+        if not all(isinstance(row, list) and not any(isinstance(part, list) for part in row) for row in value):
+            return functools.reduce(operator.and_, (mask_of(part, turned=turned) for part in value))
         if not all(_is_allowing(row) and len(row) == len(value[0]) for row in value):
             raise UsageError("mask: expected rows of true and false of equal length")
-        return Explicit(torch.tensor(value).bool())
-    if isinstance(value, list) and value:
-        return functools.reduce(operator.and_, map(mask_of, value))
+        table = torch.tensor(value).bool()
+        return Explicit(table.mT if turned else table)
     if not isinstance(value, str | dict):
         raise UsageError("mask: expected a name, a table, rows of true and false, or a list of masks")
-    table: dict[str, Any] = {"name": value} if isinstance(value, str) else value
-    if table.get("name") == "padding":
-        if set(table) != {"name", "real"} or not _is_allowing(table["real"]):
+    settings: dict[str, Any] = {"name": value} if isinstance(value, str) else value
+    name = str(settings.get("name"))
+    if name == "padding":
+        if set(settings) != {"name", "real"} or not _is_allowing(settings["real"]):
             raise UsageError("mask: padding needs real = [true, …, false], one for each key")
-        return Padding(torch.tensor([table["real"]]).bool())
-    name = table.get("name")
-    number = {"prefix": "length", "window": "size"}.get(str(name))
-    if number and (set(table) != {"name", number} or type(table[number]) is not int or table[number] < 1):
-        raise UsageError(
-            'mask: {name} needs a {number} of at least 1, as {{name = "{name}", {number} = 2}}',
-            name=name,
-            number=number,
-        )
-    return as_mask(value)
-
-
-def turned_tables(value: Any) -> Any:
-    """A mask with each table of true and false transposed: of an author who writes positions as columns."""
-    if isinstance(value, list) and value and all(map(_is_allowing, value)) and len({*map(len, value)}) == 1:
-        return [list(column) for column in zip(*value, strict=True)]
-    return [turned_tables(part) for part in value] if isinstance(value, list) else value
-
-
-def _is_nested(value: list[Any]) -> bool:
-    return any(isinstance(part, list) for part in value)
+        return Padding(torch.tensor([settings["real"]]).bool())
+    kind = {"prefix": Prefix, "window": Window}.get(name)
+    return kind.parse(settings, f"mask {name}") if kind else as_mask(value)
 
 
 def _is_allowing(row: Any) -> bool:
     return isinstance(row, list) and bool(row) and all(type(entry) in (bool, int) and entry in (0, 1) for entry in row)
-
-
-def _unlike(first: Any, other: Any) -> str:
-    if isinstance(first, list) and isinstance(other, list) and len(first) != len(other):
-        return _("rows of {first} and {other} numbers; all must be equally long", first=len(first), other=len(other))
-    return _("numbers and lists side by side; all rows must be alike")
-
-
-def _shape_of(value: Any) -> tuple[int, ...]:
-    return (
-        (len(value), *_shape_of(value[0]))
-        if isinstance(value, list) and value
-        else (0,)
-        if isinstance(value, list)
-        else ()
-    )
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

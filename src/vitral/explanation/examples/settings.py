@@ -1,22 +1,67 @@
-"""The settings of a worked example: where they stand and how they are spelled."""
+"""The settings of a worked example: their types and limits, where they stand and how they are spelled."""
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from vitral.core.errors import UsageError
+from pydantic import Field
+
+from vitral.core.config import Config
 from vitral.core.language import _
-from vitral.explanation.examples.names import hint, is_quantity, spelled
-from vitral.explanation.examples.numerals import value_of
-from vitral.explanation.examples.schema import Head
+from vitral.explanation.examples.names import hint, named, spelled
+from vitral.explanation.examples.numerals import MOST_DECIMALS, value_of
+from vitral.explanation.examples.places import KeyPath
+from vitral.explanation.examples.schema import Refuse
 
-Refuse = Callable[..., UsageError]
-Path = tuple[str, ...]
 TABLES = ("given", "steps", "claimed")
-UNDER_GIVEN = ("d_k", "start", "beams", "length")
-"""Numbers of the computation that are no quantities; they stand under [given], or at the top."""
 LAYOUTS = {"layout": ("tokens", ("rows", "columns")), "weight_layout": ("weights", ("in-out", "out-in"))}
 """Settings whose key means something else where its value is no such word."""
+MOST_BEAMS = 32
+"""Largest number of beams and largest length of a beam search."""
+Size = Annotated[int, Field(ge=1, le=10**9)]
+
+
+class Head(Config):
+    """The settings of a file, and its tables."""
+
+    title: str = ""
+    source: str = ""
+    note: str = ""
+    tokens: list[str] = Field(default_factory=list)
+    memory_tokens: list[str] = Field(default_factory=list)
+    layout: Literal["rows", "columns"] = "rows"
+    weight_layout: Literal["in-out", "out-in"] | None = None
+    vocabulary: list[str] = Field(default_factory=list)
+    mask: Any = None
+    scale: (
+        Literal["none", "sqrt", "linear", "adaptive", "learned", "learned-per-head"]
+        | Annotated[float, Field(ge=-1e6, le=1e6)]
+        | None
+    ) = None
+    softmax_base: Annotated[float, Field(gt=1, le=1e6)] | Literal["e"] = "e"
+    position_base: Annotated[float, Field(gt=1, le=1e9)] = 10_000.0
+    positions: Literal["pairs", "halves"] = "pairs"
+    first_position: Annotated[int, Field(ge=0, le=1)] = 0
+    heads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    d_k: Annotated[int, Field(ge=1)] | None = None
+    decimals: Annotated[int, Field(ge=0, le=MOST_DECIMALS)] | None = None
+    block: Literal["pre", "post"] | None = None
+    activation: Literal["relu", "gelu", "gelu_tanh", "squared_relu", "swiglu"] = "relu"
+    norm_type: Literal["layernorm", "rmsnorm"] = "layernorm"
+    epsilon: Annotated[float, Field(ge=0, le=1)] = 1e-5
+    final_norm: bool = False
+    tied: bool = False
+    start: str | None = None
+    beams: Annotated[int, Field(ge=1, le=MOST_BEAMS)] | None = None
+    length: Annotated[int, Field(ge=1, le=MOST_BEAMS)] | None = None
+    preset: str | None = None
+    model: dict[str, Any] | None = None
+    vocab_size: Size | None = None
+    shapes: dict[str, Annotated[list[Size], Field(min_length=1, max_length=8)]] | None = None
+    given: dict[str, Any] = Field(default_factory=dict)
+    steps: dict[str, Any] = Field(default_factory=dict)
+    claimed: dict[str, Any] = Field(default_factory=dict)
+
 
 _OTHERS: Mapping[str, tuple[str, ...]] = {
     "title": ("titulo",),
@@ -47,84 +92,63 @@ _SCALES = {
 _MASKS = {"none": "bidirectional", "nenhuma": "bidirectional", "bidirecional": "bidirectional"}
 
 
-def settled(data: Mapping[str, Any], refuse: Refuse) -> tuple[dict[str, Any], dict[Path, Path]]:
+def setting_of(key: str, value: Any = None) -> str | None:
+    """The setting that a key stands for; None if it is none."""
+    for name, (word, values) in LAYOUTS.items():
+        if spelled(key) == word and isinstance(value, str) and value in values:
+            return name
+    return key if key in LAYOUTS else _SETTINGS.get(spelled(key))
+
+
+def settled(data: Mapping[str, Any], refuse: Refuse) -> tuple[dict[str, Any], dict[KeyPath, KeyPath]]:
     """The data with every setting at the top under its own name, and the places that settings come from.
 
     Args:
-        data: as written.
+        data: as written; settings stand at the top or among the given numbers.
         refuse: makes the error for a place in the file.
 
     Raises:
         UsageError: a setting twice, or a key at the top that is none.
     """
-    settler = _Settler(data, refuse)
+    made: dict[str, Any] = {key: data[key] for key in TABLES if key in data}
+    moved: dict[KeyPath, KeyPath] = {}
+
+    def put(name: str, value: Any, *path: str) -> None:
+        if name in made:
+            raise refuse(_("{name}: is set twice", name=path[-1]), *path)
+        made[name], moved[(name,)] = _plain(name, value), path
+
     for key, value in data.items():
-        settler.top(key, value)
-    settler.inside()
-    _spell_values(settler.made)
-    return settler.made, settler.moved
-
-
-class _Settler:
-    def __init__(self, data: Mapping[str, Any], refuse: Refuse) -> None:
-        given, steps = data.get("given"), data.get("steps")
-        self.refuse = refuse
-        self.given = dict(given) if isinstance(given, Mapping) else given
-        self.texts = list(map(str, steps.values())) if isinstance(steps, Mapping) else []
-        self.made: dict[str, Any] = {}
-        self.moved: dict[Path, Path] = {}
-
-    def put(self, name: str, value: Any, path: Path) -> None:
-        if name in self.made:
-            raise self.refuse(_("{name}: is set twice", name=path[-1]), *path)
-        self.made[name], self.moved[(name,)] = value, path
-
-    def top(self, key: str, value: Any) -> None:
-        """One key at the top of the file."""
-        name = _setting(key, value)
         if key in TABLES:
-            self.made[key] = self.given if key == "given" else value
-        elif key in UNDER_GIVEN and isinstance(self.given, dict):
-            if key in self.given:
-                raise self.refuse(_("{name}: is set twice", name=key), key)
-            self.given[key] = value
-            self.moved["given", key] = (key,)
-        elif name in Head.model_fields:
-            self.put(name, value, (key,))
-        elif is_quantity(key):
-            raise self.refuse(_("{name}: belongs under [given] or [claimed]", name=key), key)
+            continue
+        if name := setting_of(key, value):
+            put(name, value, key)
+        elif named(key):
+            raise refuse(_("{name}: belongs under [given] or [claimed]", name=key), key)
         else:
             near = hint(key, [*_SETTINGS.values(), *TABLES])
-            raise self.refuse(_("unknown key {name!r}, {hint}", name=key, hint=near), key)
-
-    def inside(self) -> None:
-        """Settings among the given numbers."""
-        for key, value in list(self.given.items()) if isinstance(self.given, dict) else ():
-            name = _setting(key, value)
-            is_own = any(re.search(rf"(?<!\w){re.escape(key)}(?!\w)", text) for text in self.texts)
-            if name in Head.model_fields and not is_own and (name in LAYOUTS or not is_quantity(key)):
-                self.put(name, self.made["given"].pop(key), ("given", key))
-
-
-def _setting(key: str, value: Any) -> str:
-    """The setting that a key stands for; the key itself if it is none."""
-    if isinstance(value, str):
-        for name, (word, values) in LAYOUTS.items():
-            if spelled(key) == word and value in values:
-                return name
-    return _SETTINGS.get(spelled(key), key)
+            raise refuse(_("unknown key {name!r}, {hint}", name=key, hint=near), key)
+    if isinstance(data.get("given"), Mapping):
+        made["given"] = {}
+        steps = data.get("steps")
+        used = re.findall(r"\w+", " ".join(map(str, steps.values()))) if isinstance(steps, Mapping) else ()
+        for key, value in data["given"].items():
+            name = setting_of(key, value)
+            if name and key not in used and (name in LAYOUTS or not named(key)):
+                put(name, value, "given", key)
+            else:
+                made["given"][key] = value
+    return made, moved
 
 
-def _spell_values(made: dict[str, Any]) -> None:
-    """Other words for values, and fractions, in place."""
-    scale, mask = made.get("scale"), made.get("mask")
-    if isinstance(scale, str):
-        plain = scale.replace(" ", "").casefold()
-        number = value_of(scale)
-        made["scale"] = _SCALES.get(plain, scale if number is None else number)
-    if isinstance(mask, str):
-        made["mask"] = _MASKS.get(mask, mask)
-    for name in ("softmax_base", "position_base", "epsilon"):
-        if isinstance(made.get(name), str):
-            number = value_of(made[name]) if made[name] != "e" else None
-            made[name] = made[name] if number is None else number
+def _plain(name: str, value: Any) -> Any:
+    """A value without other words for it, and with fractions as numbers."""
+    if not isinstance(value, str):
+        return value
+    if name == "mask":
+        return _MASKS.get(value, value)
+    if name == "scale" and (word := _SCALES.get(value.replace(" ", "").casefold())):
+        return word
+    is_number = name in ("scale", "softmax_base", "position_base", "epsilon") and value != "e"
+    number = value_of(value) if is_number else None
+    return value if number is None else number

@@ -41,15 +41,14 @@ class Effort:
 def effort(example: Example) -> Effort:
     """The work that an example asks for, in all of its quantities."""
     sheet = example.sheet
-    finite = [value[value.isfinite()].abs().max() for value in sheet.values.values() if bool(value.isfinite().any())]
+    numbers = torch.cat([value.flatten() for value in sheet.values.values()])
     rows = [row for quantity in sheet.quantities for row in softmax_rows(quantity, sheet)]
-    exponents = sorted(entry for row in rows for entry in row)
-    distinct = sum(not place or entry - exponents[place - 1] > ALIKE for place, entry in enumerate(exponents))
+    exponents = {round(entry / ALIKE) for row in rows for entry in row}
     return Effort(
-        largest=float(max(finite, default=0.0)),
+        largest=float(numbers[numbers.isfinite()].abs().max()),
         products=sum(_products(quantity, sheet) for quantity in sheet.quantities),
-        exponentials=distinct,
-        exponent=max(map(abs, exponents), default=0.0),
+        exponentials=len(exponents),
+        exponent=max(map(abs, exponents), default=0) * ALIKE,
         flat_rows=sum(len(row) > 1 and max(row) - min(row) < ALIKE for row in rows),
         roots=sum(_roots(quantity, sheet) for quantity in sheet.quantities),
     )

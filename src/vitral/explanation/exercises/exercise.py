@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
-from vitral.core.config import nearest
+from pydantic import Field, model_validator
+
+from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 
 LARGEST_SIDE = 8
-"""Largest number of positions, columns and heads."""
+"""Largest number of positions, columns and heads: an exercise is solved by hand."""
+Side = Annotated[int, Field(ge=1, le=LARGEST_SIDE)]
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,7 @@ KINDS = {
 """The kinds of exercises by name."""
 
 
-@dataclass(frozen=True)
-class Exercise:
+class Exercise(Config):
     """The kind and the sizes of an exercise.
 
     Attributes:
@@ -55,34 +57,17 @@ class Exercise:
         kind: a name of `KINDS`.
     """
 
-    positions: int = 3
-    d_model: int = 4
-    num_heads: int = 1
-    mask: str = "causal"
-    scale: str = "sqrt"
+    positions: Side = 3
+    d_model: Side = 4
+    num_heads: Side = 1
+    mask: Literal["causal", "bidirectional"] = "causal"
+    scale: Literal["none", "sqrt", "linear"] = "sqrt"
     seed: int = 1
     decimals: int = 2
-    kind: str = "attention"
+    kind: Literal["attention", "multi-head", "block", "positions", "choice", "loss", "cross-attention"] = "attention"
 
-    def __post_init__(self) -> None:
-        """Check the sizes.
-
-        Raises:
-            UsageError: a size out of range, or an unknown kind, mask or scale.
-        """
-        if self.kind not in KINDS:
-            raise UsageError("exercise: kind {kind!r}, {hint}", kind=self.kind, hint=nearest(self.kind, KINDS))
-        for name in ("positions", "d_model", "num_heads"):
-            if not 1 <= getattr(self, name) <= LARGEST_SIDE:
-                raise UsageError(
-                    "{name}: expected 1 to {largest_side}, not {value}: an exercise is solved by hand",
-                    name=name,
-                    largest_side=LARGEST_SIDE,
-                    value=getattr(self, name),
-                )
-        for name, known in (("mask", ("causal", "bidirectional")), ("scale", ("none", "sqrt", "linear"))):
-            if getattr(self, name) not in known:
-                raise UsageError(f"{name}: {getattr(self, name)!r}, {nearest(getattr(self, name), known)}")
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
         if self.d_model % self.num_heads:
             raise UsageError(
                 "num_heads: {num_heads} heads do not divide d_model = {d_model} into equal widths",
@@ -95,6 +80,7 @@ class Exercise:
                 d_model=self.d_model,
                 kind=self.kind,
             )
+        return self
 
     @property
     def name(self) -> str:
@@ -113,10 +99,8 @@ def exercise_of(kind: str | None = None, **sizes: Any) -> Exercise:
         UsageError: an unknown kind, or a size that the kind does not have.
     """
     given = {name: value for name, value in sizes.items() if value is not None}
-    kind = "attention" if kind is None else kind
-    if kind not in KINDS:
-        return Exercise(**given, kind=kind)
+    usual = KINDS.get(kind or "attention", KINDS["attention"])
     for name in given:
-        if name in ALL_SIZES and name not in KINDS[kind].sizes:
+        if name in ALL_SIZES and name not in usual.sizes:
             raise UsageError("exercise: the kind {kind} has no size {name}; leave it out", kind=kind, name=name)
-    return Exercise(**{**KINDS[kind].usual, **given}, kind=kind)
+    return Exercise.parse({**usual.usual, **given, "kind": kind or "attention"}, "exercise")

@@ -21,8 +21,7 @@ MOST_TRIES = 20
 SHARES = 20
 """The probabilities of a choice are whole numbers of 1/20, which two decimals write exactly."""
 
-Shape = tuple[int, ...]
-"""Of a quantity to compute; empty for one word or number."""
+SCORES = ("scores", "scaled", "masked", "weights")
 
 
 @dataclass(frozen=True)
@@ -32,13 +31,13 @@ class Problem:
     Attributes:
         settings: at the top of the file, after the title.
         given: the given numbers.
-        asked: the quantities to compute and their shapes, in the order of the computation.
+        asked: the quantities to compute, in the order of the computation.
         steps: expressions of quantities that are computed in another way than usual.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
     given: dict[str, Any] = field(default_factory=dict)
-    asked: dict[str, Shape] = field(default_factory=dict)
+    asked: tuple[str, ...] = ()
     steps: dict[str, str] = field(default_factory=dict)
 
 
@@ -88,12 +87,9 @@ def _attention(exercise: Exercise, random_: random.Random) -> Problem:
     given |= {name: heads(d_model, width) for name in ("w_q", "w_k", "w_v")}
     if num_heads > 1:
         given["w_o"] = _matrix(random_, d_model, d_model)
-    outer = (num_heads,) if num_heads > 1 else ()
-    asked: dict[str, Shape] = dict.fromkeys("qkv", (*outer, positions, width))
-    asked |= dict.fromkeys(("scores", "scaled", "masked", "weights"), (*outer, positions, positions))
-    asked |= {"z": (*outer, positions, width)} if num_heads > 1 else {}
+    asked = ("q", "k", "v", *SCORES, *(("z",) if num_heads > 1 else ()), "output")
     settings = {"mask": exercise.mask, "scale": exercise.scale, "heads": num_heads, "decimals": exercise.decimals}
-    return Problem(settings, given, {**asked, "output": (positions, d_model)})
+    return Problem(settings, given, asked)
 
 
 def _sparse(random_: random.Random, rows: int, columns: int) -> list[list[int]]:
@@ -119,11 +115,8 @@ def _block(exercise: Exercise, random_: random.Random) -> Problem:
     given = {"resid_pre": [_balanced(random_, width) for _ in range(positions)]}
     given |= {name: _sparse(random_, width, width) for name in ("w_q", "w_k", "w_v")}
     given |= {"w_up": _sparse(random_, width, hidden), "w_down": _sparse(random_, hidden, width)}
-    stream, square = (positions, width), (positions, positions)
-    asked: dict[str, Shape] = dict.fromkeys(("attn_norm", "q", "k", "v"), stream)
-    asked |= dict.fromkeys(("scores", "scaled", "masked", "weights"), square)
-    asked |= dict.fromkeys(("out", "resid_mid", "mlp_norm"), stream)
-    asked |= {**dict.fromkeys(("mlp.pre", "mlp.hidden"), (positions, hidden)), "mlp.out": stream, "resid_post": stream}
+    asked = ("attn_norm", "q", "k", "v", *SCORES, "out", "resid_mid", "mlp_norm")
+    asked += ("mlp.pre", "mlp.hidden", "mlp.out", "resid_post")
     settings = {"block": "pre", "activation": "relu", "epsilon": 0, "mask": exercise.mask, "scale": exercise.scale}
     return Problem({**settings, "decimals": exercise.decimals}, given, asked)
 
@@ -133,10 +126,8 @@ def _positions(exercise: Exercise, random_: random.Random) -> Problem:
     words = random_.sample([_(word) for word in WORDS], min(len(WORDS), max(1, exercise.positions - 1)))
     tokens = [words[place % len(words)] for place in range(exercise.positions)]
     rows = dict(zip(words, _matrix(random_, len(words), exercise.d_model), strict=True))
-    shape = (exercise.positions, exercise.d_model)
     given = {"token_embedding": [rows[token] for token in tokens], "position_embedding": "sinusoidal"}
-    asked = {"position_embedding": shape, "x": shape}
-    return Problem({"tokens": tokens, "decimals": exercise.decimals}, given, asked)
+    return Problem({"tokens": tokens, "decimals": exercise.decimals}, given, ("position_embedding", "x"))
 
 
 def _choice(exercise: Exercise, random_: random.Random) -> Problem:
@@ -147,9 +138,8 @@ def _choice(exercise: Exercise, random_: random.Random) -> Problem:
     drawn = random_.sample(shares, count)
     logits = [round(math.log(share), LOGARITHM_DIGITS) for share in drawn]
     rules = ("temperature_0.5", "top_k_2", f"top_p_{top:g}", f"min_p_{last:g}")
-    asked: dict[str, Shape] = {"probabilities": (count,), "greedy": (), **dict.fromkeys(rules, (count,))}
     settings = {"vocabulary": [_(word) for word in WORDS[:count]], "decimals": exercise.decimals}
-    return Problem(settings, {"logits": logits}, asked)
+    return Problem(settings, {"logits": logits}, ("probabilities", "greedy", *rules))
 
 
 @cache
@@ -182,11 +172,8 @@ def _loss(exercise: Exercise, random_: random.Random) -> Problem:
     given = {"x": random_.choice(([[1, 0], [1, 1]], [[1, 1], [1, 0]])), "w_u": rows, "targets": targets}
     steps = {"loss": "cross_entropy(logits, targets)"}
     steps |= {f"d_{name}": f"grad(loss, {name})" for name in ("logits", "w_u", "x")}
-    shape = (2, len(vocabulary))
-    asked: dict[str, Shape] = {"logits": shape, "probabilities": shape, "loss": ()}
-    asked |= {"d_logits": shape, "d_w_u": shape, "d_x": (2, 2)}
     settings = {"vocabulary": vocabulary, "decimals": exercise.decimals}
-    return Problem(settings, given, asked, steps)
+    return Problem(settings, given, ("logits", "probabilities", *steps), steps)
 
 
 @cache
@@ -208,10 +195,8 @@ def _cross_attention(exercise: Exercise, random_: random.Random) -> Problem:
     given = {"x": _distinct(random_, positions, width), "memory": _distinct(random_, source, width)}
     given |= {name: _matrix(random_, width, width) for name in ("w_q", "w_k", "w_v")}
     steps = {"k": "memory @ w_k", "v": "memory @ w_v"}
-    asked: dict[str, Shape] = {"q": (positions, width), "k": (source, width), "v": (source, width)}
-    asked |= dict.fromkeys(("scores", "scaled", "weights"), (positions, source))
     settings = {"mask": "bidirectional", "scale": exercise.scale, "decimals": exercise.decimals}
-    return Problem(settings, given, {**asked, "output": (positions, width)}, steps)
+    return Problem(settings, given, ("q", "k", "v", "scores", "scaled", "weights", "output"), steps)
 
 
 DRAW: dict[str, Callable[[Exercise, random.Random], Problem]] = {

@@ -98,8 +98,6 @@ TITLES = {
 """Headings of quantities that steps of the exercise compute."""
 MOST_MULTIPLES = 8
 """If a softmax has larger multiples of its unit, the sheet has no table of exponentials."""
-DIGITS = ((1, 4), (10, 3), (100, 2), (math.inf, 1))
-"""Digits after the point of the numbers in tables that help, for numbers below a limit."""
 MOST_COLUMNS = 9
 """Columns of such a table; a longer one goes on below."""
 ALIKE = 1e-6
@@ -150,12 +148,18 @@ class ExerciseSheet:
                 tasks.append(_task(len(tasks) + 1, on_the_way, key, filled=filled))
                 on_the_way = []
         title = _("Key: {title}", title=key.title) if filled else key.title
+
+        def target(cell: float) -> str:
+            return key.sheet.vocabulary[int(cell)]
+
         return Paper(
             title=title,
             fields=() if filled else (_("Name"), _("Date"), _("Points")),
             intro=() if filled else tuple(_intro(key)),
             given_heading=say("titles.given"),
-            given=tuple(_given(panel, key) for panel in given.panels),
+            given=tuple(
+                _grid(panel, target if panel.label.startswith("targets") else _exactly) for panel in given.panels
+            ),
             helps_heading=_("Tables that help"),
             helps=() if filled else tuple(_helps(key)),
             tasks=tuple(tasks),
@@ -223,30 +227,23 @@ def _scale_in_words(sheet: Sheet) -> str:
     return _("The scores are not scaled.")
 
 
-def _given(panel: Panel, key: Example) -> PaperGrid:
-    words = key.sheet.vocabulary if panel.label.startswith("targets") else ()
-    cells = tuple(tuple(words[int(cell)] if words else _exactly(cell) for cell in row) for row in panel.matrix)
-    return PaperGrid(panel.label, panel.row_labels, panel.column_labels, cells)
-
-
 def _task(place: int, steps: list[Step], key: Example, *, filled: bool) -> PaperTask:
     """The task of the last of these steps; the others are not asked."""
     say, step = phrases(), steps[-1]
     formulas = tuple(one.formula for one in steps if text(one.formula, key.decimals, say))
-    grids = tuple(_asked(panel, step, key, filled=filled) for panel in step.panels)
+    words = key.sheet.vocabulary if step.name == "greedy" else ()
+
+    def written(cell: float) -> str | None:
+        return None if not filled else words[int(cell)] if words else _rounded(cell, key.decimals)
+
+    grids = tuple(_grid(panel, written, is_asked=True) for panel in step.panels)
     title = _(TITLES[step.name]) if step.name in TITLES else step.title
     return PaperTask(f"{place}. {title}", formulas, grids)
 
 
-def _asked(panel: Panel, step: Step, key: Example, *, filled: bool) -> PaperGrid:
-    rows: tuple[tuple[str | None, ...], ...]
-    if not filled:
-        rows = tuple((None,) * len(row) for row in panel.matrix)
-    elif step.name == "greedy":
-        rows = ((key.sheet.vocabulary[int(panel.matrix[0][0])],),)
-    else:
-        rows = tuple(tuple(_rounded(cell, key.decimals) for cell in row) for row in panel.matrix)
-    return PaperGrid(panel.label, panel.row_labels, panel.column_labels, rows, is_asked=True)
+def _grid(panel: Panel, written: Callable[[float], str | None], *, is_asked: bool = False) -> PaperGrid:
+    rows = tuple(tuple(map(written, row)) for row in panel.matrix)
+    return PaperGrid(panel.label, panel.row_labels, panel.column_labels, rows, is_asked)
 
 
 def _exactly(value: float) -> str:
@@ -265,26 +262,23 @@ def _helps(key: Example) -> Iterable[PaperGrid]:
     """Tables of exponentials, logarithms, sines and cosines, with more entries than are needed."""
     rows = [row for quantity in key.sheet.quantities for row in softmax_rows(quantity, key.sheet)]
     if "logits" in key.sheet.values:
-        yield from _table({"n": [*range(1, 13)]}, {"ln n": math.log})
+        yield from _table("n", [*range(1, 13)], {"ln n": math.log})
     elif rows and "scaled" in key.sheet:
         unit = float(compute(key.sheet["scaled"].tree, {"scores": torch.ones(1, 1, 1).double()}))
         multiples = [entry / unit for row in rows for entry in row]
         most = max(map(abs, multiples), default=0)
         if most <= MOST_MULTIPLES and all(abs(one - round(one)) < ALIKE for one in multiples):
             steps = [unit * place for place in range(-round(most), round(most) + 1)]
-            yield from _table({"x": steps}, {"eˣ": math.exp})
+            yield from _table("x", steps, {"eˣ": math.exp})
     for quantity in key.sheet.quantities:
         if isinstance(quantity.row, Sinusoids):
             powers = range(quantity.row.width // 2 + 1)
             angles = {place / 10.0**power for place in range(quantity.row.time) for power in powers}
-            yield from _table({"x": sorted(angles)}, {"sin x": math.sin, "cos x": math.cos})
+            yield from _table("x", sorted(angles), {"sin x": math.sin, "cos x": math.cos})
 
 
-def _table(
-    arguments: Mapping[str, list[float]], functions: Mapping[str, Callable[[float], float]]
-) -> Iterator[PaperGrid]:
-    """Functions at the arguments, in pieces that fit side by side."""
-    [(name, values)] = arguments.items()
+def _table(name: str, values: list[float], functions: Mapping[str, Callable[[float], float]]) -> Iterator[PaperGrid]:
+    """Functions at some arguments, in pieces that fit side by side."""
     for start in range(0, len(values), MOST_COLUMNS):
         piece = values[start : start + MOST_COLUMNS]
         lines = [tuple(_exactly(value) for value in piece)]
@@ -294,4 +288,4 @@ def _table(
 
 def _significant(value: float) -> str:
     """A number with four digits; below 1, with four after the point."""
-    return _rounded(value, next(digits for most, digits in DIGITS if abs(value) < most))
+    return _rounded(value, 4 - sum(abs(value) >= limit for limit in (1, 10, 100)))

@@ -14,7 +14,7 @@ from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.file import parse_example
 from vitral.explanation.exercises.effort import Effort, effort
 from vitral.explanation.exercises.exercise import KINDS, Exercise
-from vitral.explanation.exercises.problems import LIMITS, Problem, Shape, problems
+from vitral.explanation.exercises.problems import LIMITS, Problem, problems
 
 MOST_DRAWS = 400
 """Problems that are drawn before the easiest of them is taken; only sizes above the usual ones need so many."""
@@ -29,39 +29,36 @@ def exercise_text(exercise: Exercise, *, blanks: bool = True) -> str:
         exercise: its kind, sizes and seed.
         blanks: whether to write the numbers to compute as "?" under [claimed].
     """
-    return _text(exercise, problem_of(exercise), {} if blanks else None)
+    problem, solved = problem_of(exercise)
+    return _text(exercise, problem, _answers(solved, blanks=True) if blanks else {}, blanks=blanks)
 
 
 def key_text(exercise: Exercise) -> str:
     """The exercise as the text of a worked example, with all numbers computed."""
-    problem = problem_of(exercise)
-    return _text(exercise, problem, _answers(_solved(exercise, problem), problem))
+    problem, solved = problem_of(exercise)
+    return _text(exercise, problem, _answers(solved))
 
 
-def problem_of(exercise: Exercise) -> Problem:
-    """The first problem of the exercise's stream that a hand can compute."""
-    easiest: tuple[float, Problem] | None = None
+def problem_of(exercise: Exercise) -> tuple[Problem, Example]:
+    """The first problem of the exercise's stream that a hand can compute, and its solution."""
+    easiest: tuple[float, Problem, Example] | None = None
     for problem in itertools.islice(problems(exercise), MOST_DRAWS):
         try:
-            solved = _solved(exercise, problem)
+            solved = parse_example(_text(exercise, problem, dict.fromkeys(problem.asked, "?")), no_preset)
         except UsageError:  # a norm of equal numbers
             continue
         work = effort(solved)
         if work.within(LIMITS[exercise.kind]) and _is_clear(solved):
-            return problem
+            return problem, solved
         if easiest is None or _load(work) < easiest[0]:
-            easiest = _load(work), problem
+            easiest = _load(work), problem, solved
     if easiest is None:
         raise UsageError("exercise: no numbers were found for these sizes; choose others, or another seed")
-    return easiest[1]
+    return easiest[1:]
 
 
 def _load(work: Effort) -> float:
     return work.products + work.exponentials + 10 * (work.largest + work.exponent) + 100 * work.flat_rows
-
-
-def _solved(exercise: Exercise, problem: Problem) -> Example:
-    return parse_example(_text(exercise, problem, {}), no_preset)
 
 
 def no_preset(name: str) -> Any:
@@ -85,57 +82,54 @@ def _is_clear(example: Example) -> bool:
     return True
 
 
-def _answers(example: Example, problem: Problem) -> dict[str, Any]:
-    """The numbers to compute, rounded, by the keys of the file."""
+def _answers(example: Example, *, blanks: bool = False) -> dict[str, Any]:
+    """The numbers to compute, rounded, or "?" for each, by the keys of the file."""
     answers: dict[str, Any] = {}
     for claim in example.claims:
         value = example.sheet.values[claim.name]
-        if claim.axes_left_out or problem.asked[claim.label] == ():
+        while value.dim() and len(value) == 1:
             value = value[0]
-        words = example.sheet.vocabulary if claim.name == "greedy" else ()
-        answers[claim.label] = words[int(value)] if words else _rounded(value, example.decimals)
+        words = example.sheet.vocabulary if claim.name == "greedy" and not blanks else ()
+        answers[claim.label] = words[int(value)] if words else _rounded(value, None if blanks else example.decimals)
     return answers
 
 
-def _rounded(value: Tensor, decimals: int) -> Any:
+def _rounded(value: Tensor, decimals: int | None) -> Any:
     if value.dim():
         return [_rounded(part, decimals) for part in value]
     number = float(value)
+    if decimals is None:
+        return "?"
     if math.isinf(number):
         return "inf" if number > 0 else "-inf"
     near = round(number, decimals)
     return int(near) if near == 0 or abs(number - round(number)) < 10.0 ** -(decimals + 3) else near
 
 
-def _text(exercise: Exercise, problem: Problem, answers: Mapping[str, Any] | None) -> str:
+def _text(exercise: Exercise, problem: Problem, answers: Mapping[str, Any], *, blanks: bool = False) -> str:
     """The file.
 
     Args:
         exercise: its kind and seed are the title.
         problem: its contents.
-        answers: the numbers to compute; "?" for those that are missing; None for no table of claims.
+        answers: the numbers under [claimed]; without any there is no such table.
+        blanks: whether a line says how to fill them in.
     """
     title = _("{kind}: exercise number {seed}", kind=_(KINDS[exercise.kind].title), seed=exercise.seed)
     lines = [f"title = {_literal(title)}"]
     lines += [f"{name} = {_literal(value)}" for name, value in problem.settings.items()]
-    lines += ["", "[given]", *(f"{name:<3} = {_literal(value)}" for name, value in problem.given.items())]
-    if problem.steps:
-        lines += ["", "[steps]", *(f"{name:<3} = {_literal(step)}" for name, step in problem.steps.items())]
-    if answers is not None:
+    for section, table in (("given", problem.given), ("steps", problem.steps)):
+        if table:
+            lines += ["", f"[{section}]", *(f"{name:<3} = {_literal(value)}" for name, value in table.items())]
+    if answers:
         hint = _("Put your numbers in place of the question marks, then: vitral check THIS_FILE")
-        lines += ["", *([] if answers else [f"# {hint}"]), "[claimed]"]
-        lines += [
-            f"{_key(name)} = {_literal(answers.get(name, _blank(shape)))}" for name, shape in problem.asked.items()
-        ]
+        lines += ["", *([f"# {hint}"] if blanks else []), "[claimed]"]
+        lines += [f"{_key(name)} = {_literal(answers[name])}" for name in problem.asked]
     return "\n".join(lines) + "\n"
 
 
 def _key(name: str) -> str:
     return f'"{name}"' if name.rpartition("_")[2].replace(".", "").isdigit() else name
-
-
-def _blank(shape: Shape) -> Any:
-    return [_blank(shape[1:]) for _place in range(shape[0])] if shape else "?"
 
 
 def _literal(value: Any) -> str:

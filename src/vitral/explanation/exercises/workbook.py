@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 SECTIONS = ("given", "steps", "claimed")
-COLUMN_WIDTH = 9
 NAME_WIDTH = 20
 
 
@@ -18,56 +17,33 @@ def workbook(text: str) -> bytes | None:
     """
     try:
         import openpyxl
-        from openpyxl.worksheet.properties import PageSetupProperties
+        from openpyxl.styles import Border, Font, Side
     except ImportError:
         return None
     data = tomllib.loads(text)
     book = openpyxl.Workbook()
-    page = book.worksheets[0]
+    page: Any = book.active
     page.title = "exercise"
-    line = 1
+    box = Border(**dict.fromkeys(("left", "right", "top", "bottom"), Side(style="thin")))
     for name, value in data.items():
         if name not in SECTIONS:
-            _put(page, line, [name, *(value if isinstance(value, list) else [value])])
-            line += 1
+            page.append([name, *(value if isinstance(value, list) else [value])])
     for section in SECTIONS:
-        if section in data:
-            line = _section(page, line + 1, section, data[section])
+        if section not in data:
+            continue
+        page.append([])
+        page.append([section])
+        page.cell(page.max_row, 1).font = Font(bold=True)
+        for name, rows in _matrices(data[section]):
+            for row in rows:
+                page.append([None if row is not rows[0] else name, *row])
+                for cell in page[page.max_row][1 : len(row) + 1] if section == "claimed" else ():
+                    cell.border = box
+            page.append([])
     page.column_dimensions["A"].width = NAME_WIDTH
-    for column in "BCDEFGHIJKLM":
-        page.column_dimensions[column].width = COLUMN_WIDTH
-    page.page_setup.fitToHeight = 0
-    page.sheet_properties.pageSetUpPr = PageSetupProperties(fitToPage=True)
     buffer = io.BytesIO()
     book.save(buffer)
     return buffer.getvalue()
-
-
-def _section(page: Any, line: int, section: str, table: dict[str, Any]) -> int:
-    """Write a table of the file from a line on, and return the line after it."""
-    from openpyxl.styles import Alignment, Border, Font, Side
-
-    thin = Side(style="thin")
-    _put(page, line, [section])
-    page.cell(line, 1).font = Font(bold=True)
-    line += 1
-    for name, rows in _matrices(table):
-        _put(page, line, [name])
-        for row in rows:
-            _put(page, line, ["", *row])
-            for column in range(2, len(row) + 2):
-                page.cell(line, column).alignment = Alignment(horizontal="left" if section == "steps" else "center")
-                if section == "claimed":
-                    page.cell(line, column).border = Border(left=thin, right=thin, top=thin, bottom=thin)
-            line += 1
-        line += 1
-    return line
-
-
-def _put(page: Any, line: int, values: list[Any]) -> None:
-    for column, value in enumerate(values, start=1):
-        if value != "":
-            page.cell(line, column).value = value
 
 
 def _matrices(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, list[list[Any]]]]:

@@ -68,6 +68,11 @@ BACK = {
     **{name: (f"d * {name}_slope(a)",) for name in ("relu", "squared_relu", "gelu", "gelu_tanh", "silu")},
 }
 """As `Primitive.vjp`, where the rules of the primitives would say it at length; e is the last argument."""
+RULES = {
+    **{"softmax": "softmax", "layernorm": "norm", "rmsnorm": "norm", "lookup": "lookup", "matmul": "product"},
+    **{"divide": "scale", "multiply": "scale", "adaptive": "scale"},
+}
+"""The sentence of the rule by which a gradient goes back through a function; a copy passes it on."""
 NEUTRAL = {"g": 1.0, "b": 0.0}
 """Parameters that are not written where they change nothing."""
 

@@ -1,14 +1,15 @@
 """The value of a tree, and its shape and cost before anything is computed."""
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
+from vitral.core.language import N_
 from vitral.explanation.expressions.definitions import DEFINITIONS, DIRECT, expanded
 from vitral.explanation.expressions.parser import FOLDS, FUNCTIONS, GRADIENT
 from vitral.explanation.expressions.primitives import PRIMITIVES
@@ -16,8 +17,6 @@ from vitral.explanation.expressions.tree import Call, Constant, Reference, Table
 
 MOST_ELEMENTS = 10**6
 """Largest number of elements of one tensor of an expression."""
-MOST_OPERATIONS = 10**8
-"""Largest number of multiplications of an expression."""
 
 Values = Mapping[str, Tensor]
 Hook = Callable[[Call, list[Tensor]], Tensor | None]
@@ -55,31 +54,9 @@ def compute(tree: Tree, values: Values, hook: Hook | None = None, made: dict[Tre
                 raise UsageError("grad(loss, name) can only be a step or part of a step")
             parts = [compute(each, values, hook, made) for each in arguments]
             other = None if hook is None else hook(tree, parts)
-            value = _called(function, parts, settings) if other is None else other
+            value = PRIMITIVES[function].value(*parts, *settings) if other is None else other
     made[tree] = value
     return value
-
-
-def _called(function: str, parts: list[Tensor], settings: tuple[Any, ...]) -> Tensor:
-    settings = settings or ((-1,) if function == "concat" else ())
-    return PRIMITIVES[function].value(*parts, *settings)
-
-
-def _empty(function: str, parts: list[Tensor], settings: tuple[Any, ...]) -> Tensor:
-    """As `_called`, on tensors of the meta device; many of its functions load the compiler of PyTorch, for a second."""
-    if PRIMITIVES[function].kind == "cell":
-        return parts[0].new_empty(np.broadcast_shapes(*(part.shape for part in parts)))
-    if function == "matmul":
-        left, right = (part.shape for part in parts)
-        if left[-1] != right[-2:][0]:
-            raise ValueError(left, right)
-        return parts[0].new_empty((*np.broadcast_shapes(left[:-2], right[:-2]), *left[-2:-1], *right[1:][-1:]))
-    if PRIMITIVES[function].kind == "fold" or function == "shift":
-        np.broadcast_shapes(*(part.shape for part in parts))
-        function, parts, settings = "sum", parts[:1], settings or ((-1,) if function == "shift" else ())
-    elif function not in ("concat", "ahead"):
-        return _called(function, parts, settings)
-    return _called(function, [part.new_zeros((), device="cpu").expand(part.shape) for part in parts], settings)
 
 
 @lru_cache(maxsize=4096)
@@ -105,44 +82,41 @@ def shape_of(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ..
     Raises:
         UsageError: an unknown name, shapes that do not fit, or a computation that is too large.
     """
-    return measured(tree, shapes)[0]
-
-
-def measured(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> tuple[tuple[int, ...], int]:
-    """The shape of an expression's value, and the number of its multiplications, from shapes alone.
-
-    Raises:
-        UsageError: as `shape_of`.
-    """
-    return _measured(tree, tuple((name, tuple(shape)) for name, shape in shapes.items()))
+    return _shape_of(tree, tuple((name, tuple(shape)) for name, shape in shapes.items()))
 
 
 @lru_cache(maxsize=4096)  # a check evaluates the same expression many times, a search many expressions
-def _measured(tree: Tree, shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[tuple[int, ...], int]:
-    operations = 0
+def _shape_of(tree: Tree, shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[int, ...]:
+    return tuple(compute(tree, {name: _zeros(shape) for name, shape in shapes}, _empty).shape)
 
-    def counted(call: Call, parts: list[Tensor]) -> Tensor:
-        nonlocal operations
-        parts = [part.to("meta") for part in parts]
-        try:
-            made = _empty(call.function, parts, call.settings)
-        except (RuntimeError, IndexError, ValueError):
-            found = ", ".join(str(list(part.shape)) for part in parts)
-            raise UsageError(
-                "{function} of {shapes}: the shapes do not fit", function=call.function, shapes=found
-            ) from None
-        inner = parts[0].shape[-1] if call.function == "matmul" and parts[0].dim() else 1
-        operations += made.numel() * inner + sum(part.numel() for part in parts)
-        if made.numel() > MOST_ELEMENTS or operations > MOST_OPERATIONS:
-            raise UsageError(
-                "{function}: {n:,} numbers in one step; a worked example is smaller",
-                function=call.function,
-                n=made.numel(),
-            )
-        return made
 
-    empty = {name: torch.empty(shape, dtype=torch.float64, device="meta") for name, shape in shapes}
-    return tuple(compute(tree, empty, counted).shape), operations
+def _zeros(shape: Sequence[int]) -> Tensor:
+    """Zeros that take no memory."""
+    return torch.zeros((), dtype=torch.float64).expand(tuple(shape))
+
+
+def _empty(call: Call, parts: list[Tensor]) -> Tensor:
+    """Zeros in the shape of a call's value; what may be larger than its arguments is not computed."""
+    shapes = [part.shape for part in parts]
+    try:
+        if PRIMITIVES[call.function].kind == "cell":
+            shape = np.broadcast_shapes(*shapes)
+        elif call.function == "matmul":
+            left, right = shapes
+            if left[-1] != right[-2:][0]:
+                raise ValueError(left, right)
+            shape = (*np.broadcast_shapes(left[:-2], right[:-2]), *left[-2:-1], *right[1:][-1:])
+        else:
+            shape = compute(call, {}, None, dict(zip(call.arguments, parts, strict=True))).shape
+    except (RuntimeError, IndexError, ValueError):
+        found = ", ".join(str(list(shape)) for shape in shapes)
+        raise UsageError(
+            "{function} of {shapes}: the shapes do not fit", function=call.function, shapes=found
+        ) from None
+    if math.prod(shape) > MOST_ELEMENTS:
+        complaint = N_("{function}: {n:,} numbers in one step; a worked example is smaller")
+        raise UsageError(complaint, function=call.function, n=math.prod(shape))
+    return _zeros(shape)
 
 
 def from_the_end(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> Tree:

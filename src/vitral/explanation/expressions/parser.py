@@ -4,6 +4,7 @@ import ast
 import math
 import warnings
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -130,11 +131,11 @@ class _Reader:
                 return Constant(float(value))
             case ast.Name(name):
                 is_constant = name in NAMES and name not in self.own and self.known(name) == name
-                return Constant(NAMES[name]) if is_constant else self.reference(name)
+                return Constant(NAMES[name]) if is_constant else Reference(self.known(name))
             case ast.Attribute(value, "T"):
                 return Call("transpose", (self.tree(value),))
             case ast.Attribute(ast.Name(table), name):
-                return self.reference(f"{table}.{name}")
+                return Reference(self.known(f"{table}.{name}"))
             case ast.UnaryOp() | ast.BinOp() | ast.Compare():
                 return self.operator(node)
             case ast.Call(ast.Name(function), arguments, keywords):
@@ -160,9 +161,6 @@ class _Reader:
                 return Call(COMPARISONS[type(sign)], sides[::-1] if isinstance(sign, ast.Gt) else sides)
         raise self.foreign(node)
 
-    def reference(self, name: str) -> Reference:
-        return Reference(self.known(name))
-
     def call(self, name: str, arguments: list[ast.expr], keywords: list[ast.keyword]) -> Call:
         if not self.is_author:
             count = FOLDS.get(name, len(arguments))
@@ -174,22 +172,14 @@ class _Reader:
             hint = nearest(name, [*FUNCTIONS, GRADIENT])
             raise UsageError("unknown function {name!r}, {hint}", name=name, hint=hint)
         bare = len(arguments) if function.setting == "axis" else function.most  # max(x, 0) names no axis
-        written = [*arguments[bare:], *(each.value for each in keywords if each.arg == function.setting)]
-        if len(written) > function.settings or any(each.arg != function.setting for each in keywords):
-            complaint = N_("{name}: at most {most} arguments")
+        written = [*arguments[bare:], *(each.value for each in keywords)]
+        fits = function.least <= len(arguments[:bare]) <= function.most and len(written) <= function.settings
+        if not fits or any(each.arg != function.setting for each in keywords) or (name == "one_hot" and not written):
+            complaint = N_("{name}: expected {least} to {most} arguments")
             if function.settings:
-                complaint = N_("{name}: at most {most} arguments, and {setting} = a whole number")
-            raise UsageError(complaint, name=name, most=function.most, setting=function.setting)
-        arguments = arguments[:bare]
-        if not function.least <= len(arguments) <= function.most or (name == "one_hot" and not written):
-            raise UsageError(
-                "{name}: {n} arguments, expected {least} to {most}",
-                name=name,
-                n=len(arguments) + len(written),
-                least=function.least + (name == "one_hot"),
-                most=function.most + function.settings,
-            )
-        return Call(name, tuple(map(self.tree, arguments)), tuple(map(self.setting, written)))
+                complaint = N_("{name}: expected {least} to {most} arguments, and {setting} = a whole number")
+            raise UsageError(complaint, name=name, least=function.least, most=function.most, setting=function.setting)
+        return Call(name, tuple(map(self.tree, arguments[:bare])), tuple(map(self.setting, written)))
 
     def gradient(self, arguments: list[ast.expr], keywords: list[ast.keyword]) -> Call:
         names = [self.tree(argument) for argument in arguments if isinstance(argument, ast.Name | ast.Attribute)]
@@ -202,20 +192,17 @@ class _Reader:
         made = self.tree(value)
         for axis, part in enumerate(index.elts if isinstance(index, ast.Tuple) else [index]):
             if isinstance(part, ast.Slice) and part.step is None:
-                start = None if part.lower is None else self.setting(part.lower)
-                end = None if part.upper is None else self.setting(part.upper)
-                if (start, end) != (None, None):
-                    made = Call("pick", (made,), (axis, start, end))
+                start, end = (None if each is None else self.setting(each) for each in (part.lower, part.upper))
             else:
                 start = self.setting(part)
-                made = Call("pick", (made,), (axis, start, None if start == -1 else start + 1))
+                end = None if start == -1 else start + 1
+            made = made if start is None and end is None else Call("pick", (made,), (axis, start, end))
         return made
 
     def setting(self, node: ast.expr) -> int:
         """A whole number."""
-        match node:
-            case ast.Constant(value) if type(value) is int and value <= MOST_INDEX:
+        with suppress(ValueError):
+            value = ast.literal_eval(node)
+            if type(value) is int and abs(value) <= MOST_INDEX:
                 return value
-            case ast.UnaryOp(ast.USub(), ast.Constant(value)) if type(value) is int and value <= MOST_INDEX:
-                return -value
         raise UsageError("{part!r}: expected a whole number", part=_short(ast.unparse(node)))

@@ -22,7 +22,8 @@ MOST_EXPONENT = 20.0
 """If an exponent is larger, the largest of its row is subtracted first: e^20 is already 485,165,195."""
 LEAST_EXPONENT = -5.0
 """If all exponents of a row are smaller, too: e^−5 is already 0.007."""
-MOST_CLASSES = 10**4
+MOST_ONES = 10**6
+"""Numbers of one `one_hot`."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,8 @@ def _one_hot(indices: Tensor, count: int) -> Tensor:
     Raises:
         UsageError: an index that is no whole number, or out of range.
     """
-    if not 1 <= count <= MOST_CLASSES or indices.dim() != 1:
+    if indices.dim() != 1 or not 1 <= count * len(indices) <= MOST_ONES:
         raise ValueError(count)
-    if indices.device.type == "meta":
-        return indices.new_empty(len(indices), count)
     made = (indices[:, None] == torch.arange(count, dtype=indices.dtype, device=indices.device)).double()
     count_of_ones = made.sum(dim=-1, keepdim=True)
     if is_tracing():  # other numbers may come: not a number where there is no such row
@@ -136,6 +135,12 @@ def _gathered(d: Tensor, table: Tensor, *rows: int) -> Tensor:
     return torch.zeros_like(table).index_add(-2, torch.tensor(rows, device=d.device), d)
 
 
+def _concat(*parts: Any) -> Tensor:
+    """Tensors side by side, along an axis if one is said."""
+    tensors = [part for part in parts if isinstance(part, Tensor)]
+    return torch.cat(tensors, *parts[len(tensors) :] or (-1,))
+
+
 def part(place: Any, width: int) -> tuple[Any, Any]:
     """The number of a part of this width, and the place in it."""
     return divmod(place, width) if isinstance(place, int) else (None, None)
@@ -168,28 +173,21 @@ def _largest(x: Tensor) -> Tensor:
     return (x == x.amax(dim=-1, keepdim=True)).double().argmax(dim=-1, keepdim=True).double()
 
 
-def hypotheses_of(table: Tensor, start: int, num_beams: int, length: int) -> list[tuple[tuple[int, ...], float]]:
-    """The last hypotheses of a beam search in a bigram table, the best first: words and log-probability.
+def hypotheses_of(table: Tensor, start: int, num_beams: int, length: int) -> tuple[Tensor, Tensor]:
+    """The last hypotheses of beam search in a bigram table, best first: words, [n, length], and log-probabilities.
 
-    Equal hypotheses are in the order of their indices, as in `beam_search`.
+    Nothing is decided in Python, so that it has a graph. The hypotheses stay in the order of their words, so that of
+    equal ones the first by index is kept, as in `beam_search`.
     """
-    steps = distribution(table.log()).log().tolist()
-    hypotheses: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+    steps = distribution(table.log()).log()
+    words, scores, last = torch.zeros(1, 0).long(), steps.new_zeros(1), torch.tensor([start])
     for _ in range(length):
-        grown = [
-            ((*words, word), score + step)
-            for words, score in hypotheses
-            for word, step in enumerate(steps[words[-1] if words else start])
-        ]
-        hypotheses = sorted(grown, key=lambda hypothesis: (-hypothesis[1], hypothesis[0]))[:num_beams]
-    return hypotheses
-
-
-def _found(of: Callable[[tuple[tuple[int, ...], float]], Any]) -> Primitive:
-    def value(table: Tensor, *settings: int) -> Tensor:
-        return torch.tensor(of(hypotheses_of(table, *settings)[0]), dtype=torch.float64)
-
-    return Primitive("named", value)
+        grown = (scores[:, None] + steps[last]).flatten()
+        kept = grown.sort(descending=True, stable=True).indices[:num_beams].sort().values
+        before, last, scores = kept // len(table), kept % len(table), grown[kept]
+        words = torch.cat((words[before], last[:, None]), dim=1)
+    order = scores.sort(descending=True, stable=True).indices
+    return words[order], scores[order]
 
 
 _CELLS = """
@@ -237,8 +235,8 @@ def _cells() -> Iterator[tuple[str, Primitive]]:
 PRIMITIVES: dict[str, Primitive] = {
     **dict(_cells()),
     "matmul": Primitive("dot", torch.matmul, ("d @ b.T", "a.T @ d")),
-    "sum": _fold(torch.sum, "d + 0 * a"),
-    "mean": _fold(torch.mean, "(d + 0 * a) * (count(y) / count(a))"),
+    "sum": _fold(torch.sum, "spread(d, a)"),
+    "mean": _fold(torch.mean, "spread(d, a) * (count(y) / count(a))"),
     "max": _fold(torch.amax, "d * equal(a, y) / folded(equal(a, y))"),
     "min": _fold(torch.amin, "d * equal(a, y) / folded(equal(a, y))"),
     "seen": Primitive("fold", _seen),
@@ -250,9 +248,10 @@ PRIMITIVES: dict[str, Primitive] = {
     "one_hot": Primitive("named", _one_hot),
     "unpicked": Primitive("named", _unpicked),
     "gathered": Primitive("named", _gathered),
-    "concat": Primitive("named", lambda *parts: torch.cat(parts[:-1], dim=parts[-1])),
+    "concat": Primitive("named", _concat),
     "aside": _move(lambda x, _: x, "d"),  # a number that people write on the side, by name
     "plain": _move(lambda x, _: x, "d"),  # not written where it has this value
+    "spread": _move(lambda d, a: d.expand(a.shape)),  # a gradient of a sum, at each of its terms
     "transpose": _move(lambda x: x.mT if x.dim() > 1 else x, "d.T", at=lambda i, s: (*i[:-2], *i[-2:][::-1])),
     "rows": _move(lambda x: x.unsqueeze(-2), "sum(d, -2, 1)", at=lambda i, s: (*i[-1 - len(s) : -2], i[-1])),
     "head": _move(lambda x: x[0], "lifted(d)", at=lambda i, s: (0, *i)),
@@ -298,7 +297,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "keep top k": _filter(_keep_top_k),
     "keep top p": _filter(keep_top_p),
     "keep min p": _filter(keep_min_p),
-    "best path": _found(lambda best: best[0]),
-    "best path probability": _found(lambda best: [math.exp(best[1])]),
+    "best path": Primitive("named", lambda table, *s: hypotheses_of(table, *s)[0][0].double()),
+    "best path probability": Primitive("named", lambda table, *s: hypotheses_of(table, *s)[1][:1].exp()),
 }
 """By name. Those with spaces can be in no expression of a user."""

@@ -1,12 +1,11 @@
-"""Formulas and arithmetic as small trees, and their three written forms: plain text, MathML and LaTeX."""
+"""Formulas and arithmetic as small trees, and their written forms: plain text, MathML and LaTeX."""
 
-from vitral.explanation.formulas.latex_writer import latex, markdown_latex
-from vitral.explanation.formulas.mathml_writer import mathml
-from vitral.explanation.formulas.text_writer import lines, sides, text
-from vitral.explanation.formulas.writer import MOST_TERMS, number, value_of
+from vitral.explanation.formulas.forms import latex, lines, markdown_latex, mathml, sides, text
+from vitral.explanation.formulas.numbers import MOST_TERMS, decimals, number, value_of
 
 __all__ = [
     "MOST_TERMS",
+    "decimals",
     "latex",
     "lines",
     "markdown_latex",

@@ -13,7 +13,7 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.explanation.checks.checker import check
 from vitral.explanation.checks.report import ORDER, CheckedQuantity, CheckReport, Verdict
-from vitral.explanation.examples.document import Document, TomlDocument, mended_toml
+from vitral.explanation.examples.document import Document
 from vitral.explanation.grading.answers import read_answers
 from vitral.explanation.grading.key import AnswerKey
 
@@ -145,13 +145,13 @@ def grade_document(student: Document, key: AnswerKey, rule: GradingRule) -> Shee
     Raises:
         UsageError: the document is no worked example.
     """
-    mended, lines = mended_toml(student) if isinstance(student, TomlDocument) else (student, [])
-    answers = read_answers(mended, key)
-    if lines and not answers.example.claims:
-        _ = student.data  # raises: what is left is no sheet
+    answers = read_answers(student, key)
+    if student.faults and not answers.example.claims:  # what is left is no sheet
+        raise UsageError(student.faults[0])
     report = check(answers.example)
     checked = {quantity.claim.name: quantity for quantity in report.quantities}
-    verdicts = {name: _judged(key, name, checked.get(name)) for name in key.labels}
+    empty = {name: torch.zeros_like(asked, dtype=torch.int64) for name, asked in key.asked.items()}
+    verdicts = empty | {name: checked[name].verdicts for name in key.labels if name in checked}
     for name, explained in copied_once(report):
         verdicts[name] = torch.where(explained & (verdicts[name] == WRONG), FOLLOWS, verdicts[name])
     most = [rule.points.get(label, 1.0) for label in key.labels.values()]
@@ -169,14 +169,10 @@ def grade_document(student: Document, key: AnswerKey, rule: GradingRule) -> Shee
         points=sum(step.points for step in steps),
         most=sum(step.most for step in steps),
         edited=answers.edited,
-        unreadable=(*lines, *answers.unreadable),
+        unreadable=(*student.faults, *answers.unreadable),
         unasked=answers.unasked,
         notes=(*student.notes, *_too_right(report)),
     )
-
-
-def _judged(key: AnswerKey, name: str, checked: CheckedQuantity | None) -> Tensor:
-    return torch.zeros_like(key.asked[name], dtype=torch.int64) if checked is None else checked.verdicts
 
 
 def _is_concept(checked: CheckedQuantity) -> bool:
@@ -193,18 +189,18 @@ def copied_once(report: CheckReport) -> Iterator[tuple[str, Tensor]]:
     """
     sheet = report.example.sheet
     wrong = [each for each in report.quantities if bool((each.verdicts == WRONG).any()) and each.claim.name in sheet]
-    made = {quantity.name for quantity in sheet.quantities}
-    for name in dict.fromkeys(each for checked in wrong for each in sheet[checked.claim.name].inputs):
-        users = [checked for checked in wrong if name in sheet[checked.claim.name].inputs]
-        if name in made or len(users) < 2:
-            continue
-        for index in torch.ones_like(sheet.values[name]).nonzero().tolist():
-            slopes = [_slope(checked, report, name, tuple(index)) for checked in users]
-            first = users[0]
-            moved = (first.verdicts == WRONG) & (slopes[0].abs() > 1e-9)
+    inputs = {checked.claim.name: sheet[checked.claim.name].inputs for checked in wrong}
+    for name in dict.fromkeys(each for names in inputs.values() for each in names if each not in sheet):
+        users = [checked for checked in wrong if name in inputs[checked.claim.name]]
+        for index in torch.ones_like(sheet.values[name]).nonzero().tolist() if len(users) > 1 else ():
+            changed = sheet.values[name].clone()
+            changed[tuple(index)] += 1
+            values = {**sheet.values, name: changed}
+            slopes = [sheet[each.claim.name].make(values) - each.expected for each in users]
+            moved = (users[0].verdicts == WRONG) & (slopes[0].abs() > 1e-9)
             if not bool(moved.any()):
                 continue
-            change = ((first.claim.values - first.expected) / slopes[0])[moved][0]
+            change = ((users[0].claim.values - users[0].expected) / slopes[0])[moved][0]
             explained = [
                 (each.expected + change * slope - each.claim.values).abs() <= REPRODUCED * 10.0**-each.unit.decimals
                 for each, slope in zip(users, slopes, strict=True)
@@ -214,22 +210,12 @@ def copied_once(report: CheckReport) -> Iterator[tuple[str, Tensor]]:
                 return
 
 
-def _slope(checked: CheckedQuantity, report: CheckReport, name: str, index: tuple[int, ...]) -> Tensor:
-    """How much a quantity changes if a given number grows by 1."""
-    sheet = report.example.sheet
-    changed = sheet.values[name].clone()
-    changed[index] += 1
-    return sheet[checked.claim.name].make({**sheet.values, name: changed}) - checked.expected
-
-
 def _too_right(report: CheckReport) -> Iterator[str]:
     """Steps that are right although they do not follow from the sheet's own wrong numbers: copied?"""
     sheet, checked = report.example.sheet, {each.claim.name: each for each in report.quantities}
     for each in report.quantities:
-        inputs = [] if each.claim.name not in sheet else sheet[each.claim.name].inputs
-        earlier = [
-            checked[name] for name in inputs if name in checked and bool((checked[name].verdicts == WRONG).any())
-        ]
+        inputs = sheet[each.claim.name].inputs if each.claim.name in sheet else ()
+        earlier = [one for name in inputs if (one := checked.get(name)) and bool((one.verdicts == WRONG).any())]
         if not earlier:
             continue
         own = {one.claim.name: torch.where(one.claim.values.isnan(), one.expected, one.claim.values) for one in earlier}

@@ -11,10 +11,8 @@ from vitral.core.errors import UsageError
 from vitral.explanation.checks.checker import check
 from vitral.explanation.checks.report import CheckReport
 from vitral.explanation.examples.example import AuthorClaim, Example
-from vitral.explanation.examples.given import Keys, file_entries
-from vitral.explanation.examples.names import Names
+from vitral.explanation.examples.given import Given, Keys, entries, label_of
 from vitral.explanation.examples.numerals import most_decimals
-from vitral.explanation.examples.parameters import FindModel
 
 NOT_GIVEN = ("title", "source", "note", "decimals", "given", "claimed")
 """Keys at the top of a file that do not change the computation."""
@@ -28,11 +26,9 @@ class AnswerKey:
 
     Attributes:
         example: the key as a worked example, or the exercise with its question marks.
-        find_model: returns the configuration of a preset.
     """
 
     example: Example
-    find_model: FindModel
 
     def __post_init__(self) -> None:
         """Refuse a key that asks for nothing.
@@ -78,41 +74,35 @@ class AnswerKey:
         return {name: value for name, value in data.items() if name not in NOT_GIVEN}
 
     @cached_property
-    def given(self) -> Mapping[str, Any]:
-        """The given numbers as written."""
-        return self.example.document.data["given"]
+    def reader(self) -> Given:
+        """Names and conventions of the key."""
+        return Given(self.example.document)
 
     @cached_property
-    def given_by_quantity(self) -> Mapping[str, tuple[Keys, Any]]:
-        """The keys in the file, and the numbers as written, of each given quantity."""
-        return {self.quantity(".".join(keys)): (keys, value) for keys, value in file_entries(self.given)}
+    def given(self) -> Mapping[str, tuple[Keys, Any]]:
+        """The path in the file, and the numbers as written, of each given quantity."""
+        table = self.example.document.data["given"]
+        return {self.quantity(label_of(path)): (path, value) for path, value in entries("given", table)}
 
     @cached_property
     def decimals(self) -> int:
         """The decimals that the key asks for: those it states, else the most in its claims."""
         if self.example.states_decimals:
             return self.example.decimals
-        typed = (
-            self.example.typed(claim, tuple(place))
-            for claim in self.example.claims
-            for place in claim.values.isfinite().nonzero().tolist()
-        )
+        document = self.example.document
+        typed = (document.typed(path) for claim in self.example.claims for path in claim.paths.values())
         return self.example.decimals if most_decimals(typed) else DECIMALS
 
-    @cached_property
-    def _names(self) -> Names:
-        return Names("resid_pre" if "resid_pre" in self.example.sheet.values else "x")
-
-    def quantity(self, name: str) -> str:
+    def quantity(self, label: str) -> str:
         """The quantity of this computation for which a name stands; the name itself if there is none."""
-        return name if name in self.example.sheet.values else self._names(name)
+        return label if label in self.example.sheet.values else self.reader.name(label)
 
     def is_same(self, other: "AnswerKey") -> bool:
         """Whether another key has the same given numbers and settings, and asks for the same numbers."""
         return (
             self.settings == other.settings
-            and {name: value for name, (_keys, value) in self.given_by_quantity.items()}
-            == {name: value for name, (_keys, value) in other.given_by_quantity.items()}
+            and {name: value for name, (_, value) in self.given.items()}
+            == {name: value for name, (_, value) in other.given.items()}
             and list(self.labels) == list(other.labels)
             and all(bool((self.asked[name] == other.asked[name]).all()) for name in self.labels)
         )

@@ -3,29 +3,23 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from vitral.core.config import parse_toml
+from vitral.core.config import merge, read_toml
 from vitral.core.errors import TRACEBACK, UsageError, VitralError, reason
-from vitral.core.files import read_capped
-from vitral.core.language import N_, in_language, language
+from vitral.core.language import N_, in_language
 from vitral.explanation.checks.report import Verdict, first_wrong
 from vitral.explanation.checks.report import rows as rows_of
-from vitral.explanation.documents import document_of
+from vitral.explanation.documents import read_document
 from vitral.explanation.examples.by_name import find_example
-from vitral.explanation.examples.document import Document
-from vitral.explanation.examples.file import MOST_BYTES
 from vitral.explanation.grading.answers import agreement
 from vitral.explanation.grading.grading import GradingRule, SheetGrade, grade_document
 from vitral.explanation.grading.key import AnswerKey
 from vitral.explanation.phrasebook import phrases
-from vitral.runs.presets import preset_model
 
 MOST_SHEETS = 5000
 """More files in a folder are not a class."""
-MOST_RULE_BYTES = 2**16
 NEITHER = N_("{sheet}: belongs to none of the keys: neither its title nor its file name is theirs")
 SEVERAL = N_("{sheet}: fits several keys equally well; give it the title of its exercise")
 FAILED = N_("{sheet}: a fault of Vitral ({kind}); set VITRAL_TRACEBACK=1 to see where")
@@ -46,22 +40,12 @@ class GradedSheet:
     error: str = ""
 
     @property
-    def slips(self) -> tuple[tuple[str, str], ...]:
-        """Steps that are wrong in themselves with the guessed slips, in the current language."""
-        if language() not in self._slips:
-            found = (row for row in rows_of(self.grade.report, phrases()) if row.guess) if self.grade else ()
-            self._slips[language()] = tuple(dict.fromkeys((row.step, row.guess) for row in found))
-        return self._slips[language()]
-
-    @cached_property
-    def _slips(self) -> dict[str, tuple[tuple[str, str], ...]]:
-        return {}
-
-    @property
     def slip(self) -> str:
-        """The guess for the first wrong step, or empty."""
-        first = self.grade.first_wrong if self.grade else ""
-        return next((guess for step, guess in self.slips if step == first), "")
+        """The guess for the first wrong step, in the current language, or empty."""
+        if self.grade is None:
+            return ""
+        found = rows_of(self.grade.report, phrases())
+        return next((row.guess for row in found if row.guess and row.step == self.grade.first_wrong), "")
 
     def plain(self) -> dict[str, Any]:
         """As plain data, in English."""
@@ -90,17 +74,10 @@ def grading_rule(
         UsageError: the file cannot be read, or has a wrong key or value.
     """
     if isinstance(given, str | Path):
-        path = Path(given)
-        try:
-            raw = read_capped(path, MOST_RULE_BYTES)
-        except (OSError, ValueError) as error:
-            raise UsageError("{path}: cannot be read ({reason})", path=path, reason=reason(error)) from None
-        given = GradingRule.parse(parse_toml(raw, path), str(path))
-    changed: dict[str, Any] = (given or GradingRule()).plain()
-    if points:
-        changed["points"] = {**changed.get("points", {}), **{name: float(value) for name, value in points.items()}}
-    if total is not None:
-        changed["total"] = float(total)
+        given = GradingRule.parse(read_toml(Path(given)), str(given))
+    changed = merge(
+        (given or GradingRule()).plain(), {"points": points or {}}, {} if total is None else {"total": total}
+    )
     return GradingRule.parse(changed, "points")
 
 
@@ -115,23 +92,20 @@ def answer_keys(named: Sequence[str | Path]) -> Iterator[AnswerKey]:
     for each in named:
         path = Path(each)
         if not os.path.isdir(path):
-            yield AnswerKey(find_example(each), preset_model)
+            yield AnswerKey(find_example(each))
             continue
         found = [file for file in _inside(path) if file.suffix == ".toml"]
         if not found:
             raise UsageError("{folder}: has no key (a .toml file)", folder=path)
-        yield from (AnswerKey(find_example(file), preset_model) for file in found)
+        yield from (AnswerKey(find_example(file)) for file in found)
 
 
 def different_keys(keys: Sequence[AnswerKey]) -> list[AnswerKey]:
     """The keys without those that ask the same of the same numbers; one with numbers stays rather than one without."""
     kept: list[AnswerKey] = []
-    for key in keys:
-        same = next((place for place, other in enumerate(kept) if key.is_same(other)), None)
-        if same is None:
+    for key in sorted(keys, key=lambda key: not key.has_numbers):
+        if not any(key.is_same(other) for other in kept):
             kept.append(key)
-        elif key.has_numbers and not kept[same].has_numbers:
-            kept[same] = key
     return kept
 
 
@@ -165,16 +139,12 @@ def _inside(folder: Path) -> list[Path]:
 def graded_sheet(path: Path, name: str, keys: Sequence[AnswerKey], rule: GradingRule) -> GradedSheet:
     """The grade of one file; whatever is wrong with it, the others are graded."""
     try:
-        if path.is_symlink() or not path.is_file():
-            return GradedSheet(name, None, N_("{path}: is not a regular file").format(path=name))
-        document = _document(path, name)
+        document = read_document(path, name, mend=True)
         fitting = agreement(document, keys)
-        if not fitting:
-            return GradedSheet(name, None, NEITHER.format(sheet=name))
-        if len(fitting) > 1:
-            return GradedSheet(name, None, SEVERAL.format(sheet=name))
+        if len(fitting) != 1:
+            return GradedSheet(name, None, (SEVERAL if fitting else NEITHER).format(sheet=name))
         graded = GradedSheet(name, grade_document(document, fitting[0], rule))
-        _ = graded.slips  # so that a failure is this sheet's alone
+        _ = graded.slip  # so that a failure is this sheet's alone
         return graded
     except VitralError as error:
         return GradedSheet(name, None, reason(error))
@@ -184,22 +154,6 @@ def graded_sheet(path: Path, name: str, keys: Sequence[AnswerKey], rule: Grading
         if os.environ.get(TRACEBACK) == "1":
             raise
         return FailedSheet(name, None, FAILED.format(sheet=name, kind=type(error).__name__))
-
-
-def _document(path: Path, name: str) -> Document:
-    """The document of a file.
-
-    Raises:
-        UsageError: the file cannot be read, or is too large.
-    """
-    try:
-        raw = read_capped(path, MOST_BYTES)
-    except OSError as error:
-        raise UsageError("{path}: cannot be read ({reason})", path=name, reason=reason(error)) from None
-    except ValueError:
-        complaint = "{path}: larger than {most_bytes:,} bytes: not a worked example"
-        raise UsageError(complaint, path=name, most_bytes=MOST_BYTES) from None
-    return document_of(raw, name)
 
 
 def key_notes(keys: Sequence[AnswerKey]) -> Iterator[str]:

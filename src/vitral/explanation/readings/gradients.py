@@ -1,7 +1,8 @@
 """Gradients: from the expressions of a sheet to those of its gradients, which are a sheet as any other."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 
 from torch import Tensor
 
@@ -26,27 +27,25 @@ OF_SETTINGS = ("grouped", "split", "unpicked", "partner", "gathered", "folded", 
 """Functions of gradients that take their settings from the function that they go back through."""
 
 
+Close = Callable[[str, Tree], Tree]
+"""What stands for the gradient of a quantity, whose tree is now complete, in those of the quantities before it."""
+
+
 def backward(sheet: Mapping[str, Tree], values: dict[str, Tensor], of: str) -> dict[str, Tree]:
     """The gradients of a number with respect to all that a quantity is made of, from there back: dname of name.
 
     The gradient of the quantity itself is in `values`; the others are added to them.
     """
-    shares: dict[str, list[Tree]] = {of: []}
     made: dict[str, Tree] = {}
 
-    def close(name: str) -> None:
-        parts = shares.pop(name)
-        if parts:
-            made[f"d{name}"] = _added(parts[::-1])
-            values[f"d{name}"] = compute(made[f"d{name}"], values).expand_as(values[name])
+    def close(name: str, tree: Tree) -> Tree:
+        if name != of:
+            made[f"d{name}"] = tree
+            values[f"d{name}"] = compute(tree, values).expand_as(values[name])
+        return Reference(f"d{name}")
 
-    for name in reversed(list(sheet)):
-        if name in shares:
-            close(name)
-            for leaf, share in _shares(sheet[name], Reference(name), Reference(f"d{name}"), values):
-                shares.setdefault(leaf, []).append(share)
-    for name in list(shares):
-        close(name)
+    for name, tree in _chained(sheet, values, of, Reference(f"d{of}"), close).items():
+        close(name, tree)
     return made
 
 
@@ -54,22 +53,30 @@ def gradient(
     sheet: Mapping[str, Tree], values: Mapping[str, Tensor], of: str, by: str, known: Mapping[str, str]
 ) -> Tree:
     """The gradient of one number by one quantity; `known` are the names of gradients that the author has already."""
-    shares: dict[str, list[Tree]] = {of: [Constant(1.0)]}
-    for name in [*reversed([each for each in sheet if each != by]), by]:
+
+    def close(name: str, tree: Tree) -> Tree:
+        return Reference(known[name]) if name in known else tree
+
+    others = {name: tree for name, tree in sheet.items() if name != by}
+    left = _chained(others, values, of, Constant(1.0), close)
+    return close(by, left[by]) if by in left else Call("multiply", (Constant(0.0), Reference(by)))
+
+
+def _chained(
+    sheet: Mapping[str, Tree], values: Mapping[str, Tensor], of: str, seed: Tree, close: Close
+) -> dict[str, Tree]:
+    """Go through a sheet from the end; the gradients of what it does not compute."""
+    shares: dict[str, list[Tree]] = {of: [seed]}
+    for name in reversed(list(sheet)):
         if name in shares:
-            d: Tree = Reference(known[name]) if name in known else _added(shares.pop(name)[::-1])
-            if name == by:
-                return d
+            d = close(name, _added(shares.pop(name)))
             for leaf, share in _shares(sheet[name], Reference(name), d, values):
                 shares.setdefault(leaf, []).append(share)
-    return Call("multiply", (Constant(0.0), Reference(by)))
+    return {name: _added(parts) for name, parts in shares.items()}
 
 
 def _added(parts: Sequence[Tree]) -> Tree:
-    total, *others = parts
-    for other in others:
-        total = Call("add", (total, other))
-    return total
+    return reduce(lambda total, other: Call("add", (total, other)), reversed(parts))
 
 
 def _shares(tree: Tree, result: Tree, d: Tree, values: Mapping[str, Tensor]) -> list[tuple[str, Tree]]:
@@ -168,7 +175,5 @@ def _without_numbers(tree: Call) -> Tree:
         case "multiply", (Call("divide", (inside, Constant(one))), Constant(other)) if one == other:
             return inside
         case "multiply", (Constant(1.0, ""), other) | (other, Constant(1.0, "")):
-            return other
-        case "add", (other, Call("multiply", (Constant(0.0), _))):
             return other
     return tree

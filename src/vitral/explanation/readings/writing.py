@@ -5,12 +5,15 @@ reading is a formula; with numbers it is the rule of a cell, and with values in 
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import product
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from vitral.core.language import N_
@@ -28,13 +31,13 @@ from vitral.explanation.expressions import (
     nodes,
 )
 from vitral.explanation.expressions.definitions import BY_ROWS, OF_CELLS, SHOWN
-from vitral.explanation.expressions.tree import Table
 from vitral.explanation.formulas.notation import (
+    EXP,
+    ONE,
+    ZERO,
     Apply,
-    Difference,
     Equation,
     Expression,
-    Fraction,
     Name,
     Number,
     Over,
@@ -43,12 +46,13 @@ from vitral.explanation.formulas.notation import (
     Root,
     Sum,
     Words,
+    added,
+    exact,
+    mapped,
 )
-from vitral.explanation.formulas.writer import EXP, value_of
+from vitral.explanation.formulas.numbers import value_of
 
-ZERO, ONE = Number(0, exact=True), Number(1, exact=True)
 PLAIN = {0.0: ZERO, 1.0: ONE}
-"""These objects, and no other zeros and ones, change nothing and are not written."""
 WEIGHTS = ("q", "k", "v", "o", "u", "up", "down", "gate")
 SPREAD = N_("standard deviation of the visible scores of its row, or the root of d_k if they do not differ")
 MEANINGS = {"M": N_("0 where attention is allowed, −∞ elsewhere"), "σ_row": SPREAD}
@@ -57,11 +61,7 @@ OF_AXIS = {-1: Words(N_("rows")), -2: Words(N_("columns"))}
 """Written after the argument of an author's function that goes through each row, or through each column."""
 MOST_WRITTEN = 12
 """A sum of more terms is written with their values instead of the arithmetic of each."""
-COMPUTED: dict[str, Callable[[float], float]] = {
-    **{"sin": math.sin, "cos": math.cos, "tanh": math.tanh},
-    "Φ": lambda x: 0.5 * (1 + math.erf(x / math.sqrt(2))),
-    "φ": lambda x: math.exp(-x * x / 2) / math.sqrt(2 * math.pi),
-}
+COMPUTED = ("sin", "cos", "tanh", "Φ", "φ")
 """Functions of one number whose values are a stage of their own, as powers of e are."""
 
 
@@ -108,7 +108,7 @@ class Writer:
     def __init__(self, values: Mapping[str, Tensor], *, first: int = 1, heads: int = 1) -> None:
         """Values of the quantities; the number of the first row; the number of heads side by side."""
         self.values, self.first, self.heads = values, first, heads
-        self.at_cell, self.is_author = False, True
+        self.at_cell, self.numbers, self.is_author = False, False, True
         self.made: dict[Tree, Tensor] = {}
 
     def value(self, tree: Tree) -> Tensor:
@@ -127,15 +127,13 @@ class Writer:
             index: the cell.
             short: whether the last of them has the values of the parts, as 4 + 6 after 2·2 + 2·3.
         """
-        self.at_cell = True
         made: list[Expression] = []
         with suppress(NoRule):
-            made.append(self.read(tree, index))
-        made.append(self.read(tree, index, True))
-        self.at_cell = False
-        if made[-1] == ZERO and made and not isinstance(made[0], Name):
+            made.append(self.at(tree, index))
+        made.append(self.at(tree, index, numbers=True))
+        if made[-1] == ZERO and not isinstance(made[0], Name):
             return (ZERO,)
-        while (after := settled(made[-1])) != made[-1]:
+        while (after := mapped(made[-1], _settled)) != made[-1]:
             made.append(after)
         if short and isinstance(tree, Call) and tree.function in (*_COMBINED, "maximum", "minimum"):
             made.append(combined(tree.function, [self.number(each, index) for each in tree.arguments]))
@@ -144,12 +142,11 @@ class Writer:
     def before(self, tree: Tree, index: Index) -> tuple[Equation, ...]:
         """The numbers on the side that a cell uses, as the mean of its row, each with its arithmetic."""
         made: list[Equation] = []
-        self.at_cell = True
         for call in asides(tree):
-            at, inside = self.aligned(call, index), call.arguments[0]
-            if not isinstance(inside, Constant) and None not in at:
-                made.append(Equation((self.read(call, at), self.read(inside, at, True), self.number(call, at))))
-        self.at_cell = False
+            at, inside, sizes = self.aligned(call, index), call.arguments[0], self.value(call).shape
+            is_here = all(place is not None and place < size for place, size in zip(at, sizes, strict=True))
+            if is_here and not isinstance(inside, Constant):
+                made.append(Equation((self.at(call, at), self.at(inside, at, numbers=True), self.number(call, at))))
         return tuple(made)
 
     def formula(self, name: Name, tree: Tree) -> Equation:
@@ -164,30 +161,31 @@ class Writer:
             below = f"{row + self.first},:" if end == row + 1 else below
         return Equation((replace(name, below=below), self.read(tree, index)), after=tuple(self._after(tree)))
 
-    def _after(self, tree: Tree) -> Iterator[Equation]:
+    def _after(self, tree: Tree) -> dict[Equation, None]:
         """The equations of a formula's letters, each once."""
-        made: list[Equation] = []
+        named = sorted(asides(tree), key=lambda call: isinstance(call.arguments[0], Constant))
+        if any(call.settings[0] in MEANINGS for call in named):
+            return {Equation((_letter("σ_row"), Words(SPREAD))): None}
+        made: dict[Equation, None] = {}
         for _path, node in nodes(tree):
             match node:
                 case Constant(_, letters) if letters in MEANINGS:
-                    made.append(Equation((Name(letters), Words(MEANINGS[letters]))))
-                case Constant(float() as value, letters) if letters:
-                    made.append(Equation((_letter(letters), Number(value, exact=letters != "s"))))
-                case Constant(Table(numbers), "s") if numbers.numel() == 1:
-                    made.append(Equation((Name("s"), Number(float(numbers)))))
+                    made[Equation((Name(letters), Words(MEANINGS[letters])))] = None
+                case Constant(value, letters) if letters and (letters == "s" or isinstance(value, float)):
+                    if (numbers := self.value(node)).numel() == 1:
+                        made[Equation((_letter(letters), Number(float(numbers), exact=letters != "s")))] = None
                 case Call(function) if SHOWN.get(function, function) != function:
                     x = Writer({"x": self.value(tree).new_zeros(())})
                     of_x = Call(function, (Reference("x"),))
-                    made.append(Equation((x.read(of_x, ()), x.read(expanded(of_x), ()))))
-        if any(call.settings[0] in MEANINGS for call in asides(tree)):
-            return iter([Equation((_letter("σ_row"), Words(SPREAD)))])
-        for call in sorted(asides(tree), key=lambda call: isinstance(call.arguments[0], Constant)):
+                    made[Equation((x.read(of_x, ()), x.read(expanded(of_x), ())))] = None
+        self.is_author = False
+        for call in named:
             if call.settings[0][0] != "m":
-                index, is_number = (None,) * self.value(call).dim(), isinstance(call.arguments[0], Constant)
-                self.is_author = False
-                made.append(Equation((self.read(call, index), self.read(call.arguments[0], index, is_number))))
-                self.is_author = True
-        return iter(dict.fromkeys(made))
+                [inside], index = call.arguments, (None,) * self.value(call).dim()
+                read = partial(self.at, numbers=True) if isinstance(inside, Constant) else self.read
+                made[Equation((self.read(call, index), read(inside, index)))] = None
+        self.is_author = True
+        return made
 
     def source(self, tree: Tree, index: Index) -> tuple[str, Index] | None:
         """The cell of another quantity that a cell is a copy of."""
@@ -200,46 +198,54 @@ class Writer:
                 return self.source(inside, PRIMITIVES[function].moved(index, self.value(inside).shape, *tree.settings))
         return None
 
-    def read(self, tree: Tree, index: Index, numbers: bool = False) -> Expression:
-        """A tree at an index, in names or in numbers."""
+    def at(self, tree: Tree, index: Index, *, numbers: bool = False) -> Expression:
+        """A tree at a cell, in names or in numbers."""
+        self.at_cell, self.numbers = True, numbers
+        try:
+            return self.read(tree, index)
+        finally:
+            self.at_cell, self.numbers = False, False
+
+    def read(self, tree: Tree, index: Index) -> Expression:
+        """A tree at an index."""
         match tree:
             case Constant():
-                return self.constant(tree, index, numbers)
+                return self.constant(tree, index)
             case Reference(name):
-                return self.quantity(name, self.aligned(tree, index), numbers)
+                return self.quantity(name, self.aligned(tree, index))
             case Call("where", (condition, yes, no)) if self.at_cell:
                 if not all(isinstance(place, int) for place in self.aligned(condition, index)):
                     raise NoRule
                 chosen = yes if self.number(condition, index).value else no
-                return ZERO if chosen == Constant(0.0) else self.read(chosen, self.aligned(chosen, index), numbers)
+                return ZERO if chosen == Constant(0.0) else self.read(chosen, self.aligned(chosen, index))
             case Call(function) if function in DEFINITIONS:
-                return self.defined(tree, index, numbers)
+                return self.defined(tree, index)
         kind = tree.function if tree.function in READINGS else _kind(tree)
         if kind in READINGS:
-            return getattr(self, READINGS[kind])(tree, index, numbers)
-        return combined(tree.function, [self.read(each, self.aligned(each, index), numbers) for each in tree.arguments])
+            return getattr(self, READINGS[kind])(tree, index)
+        return combined(tree.function, [self.read(each, self.aligned(each, index)) for each in tree.arguments])
 
-    def defined(self, tree: Call, index: Index, numbers: bool) -> Expression:
+    def defined(self, tree: Call, index: Index) -> Expression:
         """A defined function: by its name, or its body."""
-        function, is_formula = tree.function, not self.at_cell and not numbers
-        if function in OF_CELLS and is_formula and _is_whole(index):
+        function = tree.function
+        if function in OF_CELLS and not self.at_cell and _is_whole(index):
             words = tuple(OF_AXIS[axis] for axis in tree.settings if axis in OF_AXIS)
             return Apply(function, (self.read(tree.arguments[0], index), *words))
-        if function in BY_ROWS and not is_formula and not numbers and index[-1:] == (None,):
+        if function in BY_ROWS and self.at_cell and not self.numbers and index[-1:] == (None,):
             raise NoRule
-        if function in SHOWN and not numbers and (is_formula or function not in (*BY_ROWS, "causal")):
+        if function in SHOWN and not self.numbers and (not self.at_cell or function not in (*BY_ROWS, "causal")):
             return Apply(SHOWN[function], tuple(self.read(each, self.aligned(each, index)) for each in tree.arguments))
-        return self.read(expanded(tree), index, numbers)
+        return self.read(expanded(tree), index)
 
-    def plain(self, tree: Call, index: Index, numbers: bool) -> Expression:
+    def plain(self, tree: Call, index: Index) -> Expression:
         """A parameter that is not written where it changes nothing."""
         [inside], [usual] = tree.arguments, tree.settings
         at = self.value(inside)[self.aligned(inside, index) if self.at_cell else ...]
-        return PLAIN[usual] if bool((at == usual).all()) else self.read(inside, index, numbers)
+        return PLAIN[usual] if bool((at == usual).all()) else self.read(inside, index)
 
-    def silent(self, tree: Call, index: Index, numbers: bool) -> Expression:
+    def silent(self, tree: Call, index: Index) -> Expression:
         """A number that has no name."""
-        made = self.number(tree, index) if numbers else ZERO
+        made = self.number(tree, index) if self.numbers else ZERO
         return PLAIN.get(made.value) or replace(made, exact=tree.function != "shift")
 
     def aligned(self, tree: Tree, index: Index) -> Index:
@@ -248,10 +254,10 @@ class Writer:
         kept = (*(None,) * (len(shape) - len(index)), *index[len(index) - min(len(shape), len(index)) :])
         return tuple(0 if size == 1 and isinstance(at, int) else at for size, at in zip(shape, kept, strict=True))
 
-    def constant(self, tree: Constant, index: Index, numbers: bool) -> Expression:
+    def constant(self, tree: Constant, index: Index) -> Expression:
         """A number, or its letter."""
         letters, at = tree.symbol, self.aligned(tree, index)
-        if letters and not numbers and (not self.at_cell or letters in ("s", "bias")):
+        if letters and not self.numbers and (not self.at_cell or letters in ("s", "bias")):
             return self.placed(Name(letters), *at[-2:]) if self.at_cell and letters == "bias" else _letter(letters)
         if isinstance(tree.value, float):
             exact = math.isfinite(tree.value) and letters != "s"
@@ -259,10 +265,10 @@ class Writer:
         made = self.number(tree, at)
         return ZERO if letters == "M" and made.value == 0 else replace(made, exact=not letters)
 
-    def quantity(self, name: str, index: Index, numbers: bool) -> Expression:
+    def quantity(self, name: str, index: Index) -> Expression:
         """A cell, a row, a column or the whole of a quantity."""
         value = self.values[name]
-        if numbers:
+        if self.numbers:
             return Number(float(value[index]))
         if value.shape in ((), (1,)) or _is_whole(index):
             return symbol(name)
@@ -274,86 +280,93 @@ class Writer:
         is_row = shown[-1] == ":" and base.letters not in ("W", "dW")
         return replace(base, below=",".join(shown[:-1] if is_row else shown))
 
-    def aside(self, tree: Call, index: Index, numbers: bool) -> Expression:
+    def aside(self, tree: Call, index: Index) -> Expression:
         """A number on the side: by its name, except where it has none."""
         [inside], [name] = tree.arguments, tree.settings
-        if name == "_angle" and numbers:
+        if name == "_angle" and self.numbers:
             return self.number(tree, index)
-        if name[0] == "_" or (name[0] == "m" and not numbers):
+        if name[0] == "_" or (name[0] == "m" and not self.numbers):
             was, self.is_author = self.is_author, False
-            made = self.read(inside, index, numbers)
+            made = self.read(inside, index)
             self.is_author = was
             return made
-        if numbers:
+        if self.numbers:
             return replace(self.number(tree, index), exact=isinstance(inside, Constant))
         if name == "σ2":
-            return Power(Name("σ"), Number(2, exact=True))
+            return Name("σ") ** exact(2)
         if name == "σ_row" and self.at_cell:
             return self.placed(Name("σ"), next(place for place in index[-2:] if place is not None))
         has_columns = self.value(tree).shape[-1:] not in ((), (1,)) and not _is_whole(index)
         return self.placed(_letter(name), *self.aligned(tree, index)[-2:]) if has_columns else _letter(name)
 
-    def product(self, tree: Call, index: Index, numbers: bool) -> Expression:
+    def product(self, tree: Call, index: Index) -> Expression:
         """A sum of products; that of values by their weights is written as a sum over j, without weights of 0."""
         left, right = tree.arguments
         a, b = self.value(left), self.value(right)
         weights = [part == Reference("weights") for part in (left, right)]
         row = self.aligned(left, (*index[:-1], None) if a.dim() > 1 else (None,))
         column = self.aligned(right, (*index[:-2], None, index[-1]) if b.dim() > 1 else (None,))
-        if numbers:
+        if self.numbers:
             places = [tuple(slice(None) if place is None else place for place in at) for at in (row, column)]
             lines = [x[place].tolist() for x, place in zip((a, b), places, strict=True)]
             pairs = list(zip(*lines, strict=True))
             if any(weights):
                 pairs = [pair for pair in pairs if pair[weights.index(True)] != 0]
-            return Sum(tuple(Product((Number(x), Number(y))) for x, y in pairs))
+            return Sum(tuple(Number(x) * Number(y) for x, y in pairs))
         if _is_whole(index):
             parts = [self.read(each, (None,) * self.value(each).dim()) for each in (left, right)]
-            return Product(tuple(factor for part in parts for factor in _factors(part, tight=True)), tight=True)
+            return Product(tuple(factor for part in parts for factor in part.factors_of(tight=True)), tight=True)
         if any(weights):
             row, column = (*row[:-1], "j"), (*column[:-2], "j", column[-1])
-            return Over("j", Product((self.read(left, row), self.read(right, column))))
-        return Product((self.read(left, row), self.read(right, column)))
+            return Over("j", self.read(left, row) * self.read(right, column))
+        return self.read(left, row) * self.read(right, column)
 
-    def folded(self, tree: Call, index: Index, numbers: bool) -> Expression:
+    def folded(self, tree: Call, index: Index) -> Expression:
         """A reduction: of numbers its terms, of names a sum over a letter, or the function's name."""
-        inside = tree.arguments[0]
-        shape, function, settings = self.value(inside).shape, tree.function, tree.settings
+        inside, function, settings = tree.arguments[0], tree.function, tree.settings
+        shape = self.value(inside).shape
         axes = [settings[0] % len(shape)] if settings else list(range(len(shape)))
         place: list[Any] = [*index[: axes[0]], None, *index[axes[0] :]] if len(settings) > 1 else [*index]
         place = place[-len(shape) :] if len(place) >= len(shape) else [None] * len(shape)
-        if numbers:
-            places = list(_each(place, axes, shape))
-            if function == "seen":
-                places = [each for each in places if (self.value(tree.arguments[1]) == 0).expand(shape)[each]]
-            is_long = len(places) > MOST_WRITTEN and function in ("sum", "mean") and self.is_author
-            terms = [self.number(inside, each) if is_long else self.read(inside, each, True) for each in places]
-            if function in ("max", "min"):
-                return Apply(function, tuple(terms))
-            total = combined("add", terms)
-            return total if function == "sum" or len(places) == 1 else Fraction(total, Number(len(places), exact=True))
+        for axis in axes:
+            place[axis] = None
+        if self.numbers:
+            return self.totalled(tree, [range(size) if at in axes else [place[at]] for at, size in enumerate(shape)])
         of_author = self.is_author and not self.at_cell and _is_whole(index)
         if function == "mean" and not settings and self.at_cell:
-            count = Number(math.prod(shape), exact=True)
-            return Fraction(Apply("sum", (self.read(inside, (None,) * len(shape)),)), count)
+            return Apply("sum", (self.read(inside, tuple(place)),)) / exact(math.prod(shape))
         if function != "sum" or not settings or (of_author and len(settings) == 1):
-            for axis in axes:
-                place[axis] = None
-            of_axis = settings and of_author and function != "seen" and axes[0] - len(shape) in OF_AXIS
-            words = (OF_AXIS[axes[0] - len(shape)],) if of_axis else ()
-            return Apply({"seen": "mean"}.get(function, function), (self.read(inside, tuple(place)), *words))
+            words = [OF_AXIS.get(axes[0] - len(shape))] if settings and of_author and function != "seen" else []
+            return Apply(
+                {"seen": "mean"}.get(function, function), (self.read(inside, tuple(place)), *filter(None, words))
+            )
         letter = "h" if len(shape) - axes[0] == 3 else "i" if len(settings) > 1 else "l"
         place[axes[0]] = letter if letter != "h" or self.at_cell else None
         return Over(letter, self.read(inside, tuple(place)))
 
-    def moved(self, tree: Call, index: Index, numbers: bool) -> Expression:
+    def totalled(self, tree: Call, ranges: list[Any]) -> Expression:
+        """A reduction of the numbers at these places."""
+        inside, function, places = tree.arguments[0], tree.function, list(product(*ranges))
+        if function == "seen":
+            is_seen = (self.value(tree.arguments[1]) == 0).expand(self.value(inside).shape)
+            places = [each for each in places if is_seen[each]]
+        is_long = len(places) > MOST_WRITTEN and function in ("sum", "mean") and self.is_author
+        terms = [self.number(inside, each) if is_long else self.read(inside, each) for each in places]
+        if function in ("max", "min"):
+            return Apply(function, tuple(terms))
+        total = added(*terms)
+        return total if function == "sum" or len(places) == 1 else total / exact(len(places))
+
+    def moved(self, tree: Call, index: Index) -> Expression:
         """Numbers in another place."""
         inside = tree.arguments[0]
+        if tree.function == "spread" and inside == Constant(1.0):
+            return ONE
         shape, function = self.value(inside).shape, tree.function
-        whole = _is_whole(index) and not numbers and not (function == "transpose" and len(shape) < 2)
+        whole = _is_whole(index) and not self.numbers and not (function == "transpose" and len(shape) < 2)
         at: Index = (None,) * len(shape) if whole else PRIMITIVES[function].moved(index, shape, *tree.settings)
-        made = self.read(inside, at, numbers)
-        if function in ("merge", "stack") and self.heads > 1 and not numbers:
+        made = self.read(inside, at)
+        if function in ("merge", "stack") and self.heads > 1 and not self.numbers:
             if whole or None in index[-2:]:
                 return Apply("Concat", (made,)) if whole else self.placed(Name("Concat(z)"), *index[-2:])
             return replace(made, below=f"{at[0] + self.first},{made.below}") if isinstance(made, Name) else made
@@ -372,17 +385,18 @@ class Writer:
             return replace(made, below=below) if plain else Apply("part", (made, Words(below)))
         return made
 
-    def named(self, tree: Call, index: Index, numbers: bool) -> Expression:
+    def named(self, tree: Call, index: Index) -> Expression:
         """A function that is written by its name; a cell of some is that of an argument."""
         function, settings, inside = tree.function, tree.settings, tree.arguments[0]
-        if function in ("unpicked", "concat") and _is_at(index):
-            return self.part(tree, index, numbers)
+        along = (settings[0] if settings and function in ("unpicked", "concat") else -1) % max(1, len(index))
+        if function in ("unpicked", "concat") and index and isinstance(index[along], int):
+            return self.part(tree, index, along)
         if function == "gathered":
             if not self.at_cell:
                 return Over("i", self.read(inside, ("i", None)))
             rows = [row for row, word in enumerate(settings) if word == index[0]]
-            return combined("add", [self.read(inside, (row, *index[1:]), numbers) for row in rows]) if rows else ZERO
-        if numbers:
+            return added(*(self.read(inside, (row, *index[1:])) for row in rows))
+        if self.numbers:
             made = self.number(tree, index)
             return PLAIN.get(made.value) or replace(made, exact=made.value == int(made.value))
         if self.at_cell:
@@ -390,25 +404,26 @@ class Writer:
         arguments = tree.arguments[:1] if function in ("unpicked", "target") else tree.arguments
         whole = tuple(self.read(each, (None,) * self.value(each).dim()) for each in arguments)
         words = tuple(OF_AXIS[axis] for axis in settings[:1] if function == "concat" and axis in OF_AXIS)
-        words = (Number(settings[0], exact=True),) if function == "one_hot" else words
+        words = (exact(settings[0]),) if function == "one_hot" else words
         return whole[0] if function == "unpicked" else Apply(function.replace("target", "one_hot"), (*whole, *words))
 
-    def part(self, tree: Call, index: Index, numbers: bool) -> Expression:
+    def part(self, tree: Call, index: Index, along: int) -> Expression:
         """The cell of an argument that a cell of `concat` or `unpicked` is; 0 where it is none."""
-        at, place = (tree.settings[0] if tree.settings else -1) % len(index), list(index)
-        arguments = tree.arguments
+        start, arguments = 0, tree.arguments
         if tree.function == "unpicked":
-            chosen = range(self.value(tree).shape[at])[slice(*tree.settings[1:])]
-            place[at], arguments = place[at] - chosen[0], arguments[:1] if place[at] in chosen else ()
+            start, arguments = range(self.value(tree).shape[along])[slice(*tree.settings[1:])].start, arguments[:1]
         for each in arguments:
-            if place[at] < (size := self.value(each).shape[at]):
-                return self.read(each, tuple(place), numbers)
-            place[at] -= size
-        return Number(0, exact=True)
+            place, size = index[along] - start, self.value(each).shape[along]
+            if 0 <= place < size:
+                return self.read(each, (*index[:along], place, *index[along + 1 :]))
+            start += size
+        return exact(0)
 
 
 def transposed(made: Expression) -> Expression:
     """A whole matrix, transposed."""
+    if isinstance(made, Number):
+        return made
     if not isinstance(made, Name):
         return Power(made, Name("T"))
     if made.above.endswith(("T", "ᵀ")):
@@ -427,88 +442,37 @@ def asides(tree: Tree) -> list[Call]:
     return sorted(dict.fromkeys(found), key=lambda call: len(list(nodes(call))))
 
 
-def _each(place: list[Any], axes: list[int], shape: Sequence[int]) -> Iterator[Index]:
-    if not axes:
-        yield tuple(place)
-    for at in range(shape[axes[0]]) if axes else ():
-        yield from _each([*place[: axes[0]], at, *place[axes[0] + 1 :]], axes[1:], shape)
-
-
-def _factors(part: Expression, *, tight: bool) -> tuple[Expression, ...]:
-    return part.factors if isinstance(part, Product) and part.tight == tight else (part,)
-
-
 def combined(function: str, parts: list[Expression]) -> Expression:
-    """A function of written parts; sums and products are flat, and what changes nothing is left out."""
+    """A function of written parts."""
     if function in _COMBINED:
         return _COMBINED[function](*parts)
+    values = [part.value for part in parts if isinstance(part, Number)]
+    if function in ("less", "equal") and len(values) == 2:
+        return exact(float(values[0] < values[1] if function == "less" else values[0] == values[1]))
     return Apply({"maximum": "max", "minimum": "min"}.get(function, function), tuple(parts))
 
 
-def _added(*parts: Expression) -> Expression:
-    kept = [part for part in parts if part is not ZERO] or [ZERO]
-    flat = tuple(term for part in kept for term in (part.terms if isinstance(part, Sum) else (part,)))
-    return flat[0] if len(flat) == 1 else Sum(flat)
-
-
-def _subtracted(first: Expression, other: Expression) -> Expression:
-    return first if other is ZERO or first == Number(-math.inf) else Difference(first, other)
-
-
-def _multiplied(*parts: Expression) -> Expression:
-    kept = [part for part in parts if part is not ONE] or [ONE]
-    flat = tuple(factor for part in kept for factor in _factors(part, tight=False))
-    return ZERO if any(part is ZERO for part in flat) else flat[0] if len(flat) == 1 else Product(flat)
-
-
-def _divided(first: Expression, other: Expression) -> Expression:
-    return first if other is ONE or other is ZERO else Fraction(first, other)
-
-
 def _over(first: Expression, other: Expression) -> Expression:
-    return Number(0, exact=True) if value_of(other) == 0 else _divided(first, other)
+    return exact(0) if value_of(other) == 0 else first / other
 
 
-def _negative(part: Expression) -> Expression:
-    if isinstance(part, Number):
-        return ZERO if part is ZERO else Number(-part.value, part.exact)
-    return Product((Number(-1, exact=True), *_factors(part, tight=False)))
-
-
-def _compared(function: str) -> Callable[..., Expression]:
-    def compare(left: Expression, right: Expression) -> Expression:
-        if not isinstance(left, Number) or not isinstance(right, Number):
-            return Apply(function, (left, right))
-        holds = left.value < right.value if function == "less" else left.value == right.value
-        return Number(float(holds), exact=True)
-
-    return compare
-
-
-_COMBINED: dict[str, Callable[..., Expression]] = {
-    **{"add": _added, "subtract": _subtracted, "multiply": _multiplied, "divide": _divided, "over": _over},
-    **{"power": Power, "root": Root, "negative": _negative, "exp": lambda part: Power(EXP, part)},
-    **{"less": _compared("less"), "equal": _compared("equal")},
+_COMBINED: dict[str, Callable[..., Any]] = {
+    **{"add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv},
+    **{"power": operator.pow, "negative": operator.neg, "root": Root, "over": _over, "exp": lambda part: EXP**part},
 }
 
 
-def settled(part: Any) -> Any:
-    """The arithmetic one stage later: powers of e and functions of one number are computed."""
+def _settled(part: Any) -> Any:
+    """What becomes of a part one stage later: powers of e and functions of one number are computed."""
     match part:
         case Power(base, exponent) if base == EXP or not (isinstance(exponent, Number) and exponent.exact):
             return Number(value_of(part) if base == EXP else value_of(base) ** value_of(exponent))
         case Power(base, exponent):
-            return Power(settled(base), exponent)
+            return mapped(base, _settled) ** exponent
         case Apply("sin" | "cos" as function, (argument,)) if not isinstance(argument, Number):
             return Apply(function, (Number(value_of(argument)),))
         case Apply(function, (argument,)) if function in COMPUTED:
-            return Number(COMPUTED[function](value_of(argument)))
-        case Sum(terms):
-            return Sum(tuple(map(settled, terms)))
-        case Product(factors):
-            return Product(tuple(map(settled, factors)))
-        case Fraction(above, below):
-            return Fraction(settled(above), settled(below))
-        case Difference(left, right):
-            return Difference(settled(left), settled(right))
-    return part
+            return Number(float(PRIMITIVES[function].value(torch.tensor(value_of(argument), dtype=torch.float64))))
+        case Name() | Number() | Apply() | Root() | Over():
+            return part
+    return None

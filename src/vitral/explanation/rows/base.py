@@ -47,11 +47,11 @@ class Row:
     subscript = ""
     chooses = False
 
-    def formula(self) -> Expression:
-        """The right-hand side of the formula."""
+    def formula(self) -> Expression | None:
+        """The right-hand side of the formula, if there is one."""
         raise NotImplementedError
 
-    def after(self, name: str) -> tuple[Equation, ...]:
+    def after(self, name: str) -> Iterable[Equation]:
         """Further equations of the formula, and definitions of its letters."""
         return ()
 

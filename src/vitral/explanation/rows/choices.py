@@ -21,14 +21,13 @@ from vitral.explanation.formulas.notation import (
     Apply,
     Equation,
     Expression,
-    Fraction,
     Name,
     Number,
     Over,
-    Power,
     Product,
     Sum,
     Words,
+    exact,
 )
 from vitral.explanation.rows.base import CellNamer, Row, numbers
 
@@ -76,51 +75,35 @@ class Filtered(Row):
     def formula(self) -> Expression:
         """p^(1/T) over the sum of such powers, or p over the sum of the kept probabilities."""
         share, other = Name("p", below="i"), Name("p", below="l")
-        if self._is_warm:
-            exponent = Fraction(Number(1, exact=True), Name("T"))
-            return Fraction(Power(share, exponent), Over("l", Power(other, exponent)))
-        return Fraction(share, Over("kept", other))
+        if not self._is_warm:
+            return share / Over("kept", other)
+        exponent = exact(1) / Name("T")
+        return share**exponent / Over("l", other**exponent)
 
     def after(self, name: str) -> tuple[Equation, ...]:
         """The temperature, and p in words."""
         last = Equation((Name("p"), Words(LAST)))
-        if self._is_warm:
-            return Equation((Name("T"), Number(self.value, exact=True))), last
-        return last, Equation((Words(ZERO),))
+        return (Equation((Name("T"), exact(self.value))), last) if self._is_warm else (last, Equation((Words(ZERO),)))
 
     def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...]:
-        """One probability over the sum of the kept ones; 0 if it is not kept."""
+        """One probability over the sum of the kept ones; 0 if it is not kept. Tiny powers are those of ratios."""
         probabilities, (word,) = inputs[0][-1], index
         name = namer.cell("probabilities", len(inputs[0]) - 1, word)
-        if self._is_warm:
-            return self._warmed(probabilities, word, name)
-        shares = compute(self.tree(), {"probabilities": inputs[0]})
-        if float(shares[word]) == 0:
-            return (Number(0, exact=True),)
-        kept = [number for number, share in zip(numbers(probabilities), shares.tolist(), strict=True) if share > 0]
-        every = Over("kept", replace(name, below=f"{name.below.partition(',')[0]},l"))
-        return (Fraction(name, every), Fraction(Number(float(probabilities[word])), Sum(tuple(kept))))
-
-    def _warmed(self, probabilities: Tensor, word: int, name: Name) -> tuple[Expression, ...]:
-        """Powers of the probabilities; where they would be tiny, of their ratios to the largest."""
+        other, shares = replace(name, below=f"{name.below.partition(',')[0]},l"), probabilities.tolist()
+        if not self._is_warm:
+            is_kept = (compute(self.tree(), {"probabilities": inputs[0]}) > 0).tolist()
+            kept = tuple(Number(share) for share, is_in in zip(shares, is_kept, strict=True) if is_in)
+            return (name / Over("kept", other), Number(shares[word]) / Sum(kept)) if is_kept[word] else (exact(0),)
         if self.value == 1:
-            return (name, Number(float(probabilities[word])))
-        exponent = Fraction(Number(1, exact=True), Number(self.value, exact=True))
-        every = Over("l", Power(replace(name, below=f"{name.below.partition(',')[0]},l"), exponent))
-        largest = float(probabilities.max())
+            return name, Number(shares[word])
+        exponent, largest = exact(1) / exact(self.value), max(shares)
         is_tiny = largest ** (1 / self.value) < LEAST_POWER
-        ratios = probabilities / largest if is_tiny else probabilities
-        powers = ratios ** (1 / self.value)
-
-        def raised(share: float) -> Expression:
-            number = Number(share)
-            return Power(Fraction(number, Number(largest)) if is_tiny else number, exponent)
-
-        entries = [raised(share) for share in probabilities.tolist()]
+        powers = numbers((probabilities / largest if is_tiny else probabilities) ** (1 / self.value))
+        raised = [(Number(each) / Number(largest) if is_tiny else Number(each)) ** exponent for each in shares]
         return (
-            Fraction(Power(name, exponent), every),
-            Fraction(entries[word], Sum(tuple(entries))),
-            Fraction(Number(float(powers[word])), Sum(tuple(numbers(powers)))),
+            name**exponent / Over("l", other**exponent),
+            raised[word] / Sum(tuple(raised)),
+            powers[word] / Sum(tuple(powers)),
         )
 
 
@@ -155,19 +138,23 @@ class Greedy(Row):
 
 @dataclass(frozen=True)
 class Beam(Row):
-    """The most probable continuation that beam search finds in a bigram table.
+    """The most probable continuation that beam search finds in a bigram table, or has found with a model.
 
     Attributes:
         start: index of the word before the continuation.
         num_beams: hypotheses kept at each step.
         length: words to add.
         probability: whether the result is the probability instead of the words.
+        found: indices of the words, if they are known.
+        shares: their probabilities.
     """
 
     start: int
     num_beams: int
     length: int
     probability: bool = False
+    found: tuple[int, ...] | None = None
+    shares: tuple[float, ...] = ()
 
     @property
     def chooses(self) -> bool:  # pyright: ignore
@@ -176,6 +163,9 @@ class Beam(Row):
 
     def tree(self) -> Tree:
         """Indices of the words, [length], or the probability, [1], of the table `next`, [vocab, vocab]."""
+        if self.found is not None:
+            values = [math.prod(self.shares)] if self.probability else self.found
+            return Constant.of(torch.tensor(values, dtype=torch.float64))
         function = "best path probability" if self.probability else "best path"
         return Call(function, (Reference("next"),), (self.start, self.num_beams, self.length))
 
@@ -209,34 +199,15 @@ class Beam(Row):
         names = tuple(namer.cell("p", place) for place in range(len(steps)))
         return (Product(names), Product(tuple(map(Number, steps))))
 
-    def hypotheses(self, table: Tensor, /) -> list[tuple[tuple[int, ...], list[float]]]:
+    def hypotheses(self, *table: Tensor) -> list[tuple[tuple[int, ...], list[float]]]:
         """The hypotheses of the last step, the best first: their words, and the probability of each."""
+        if self.found is not None:
+            return [(self.found, list(self.shares))]
+        [steps] = table
         return [
-            (words, [float(table[before, after]) for before, after in pairwise((self.start, *words))])
-            for words, _ in hypotheses_of(table, self.start, self.num_beams, self.length)
+            (words, [float(steps[before, after]) for before, after in pairwise((self.start, *words))])
+            for words in map(tuple, hypotheses_of(steps, self.start, self.num_beams, self.length)[0].tolist())
         ]
-
-
-@dataclass(frozen=True)
-class FoundBeam(Beam):
-    """The result of a beam search with a model.
-
-    Attributes:
-        found: indices of the words.
-        shares: probability of each.
-    """
-
-    found: tuple[int, ...] = ()
-    shares: tuple[float, ...] = ()
-
-    def tree(self) -> Tree:
-        """Indices of the words, [length], or their probability, [1]."""
-        values = [math.prod(self.shares)] if self.probability else self.found
-        return Constant.of(torch.tensor(values, dtype=torch.float64))
-
-    def hypotheses(self, *_: Any) -> list[tuple[tuple[int, ...], list[float]]]:
-        """The words found, with the probability of each."""
-        return [(self.found, list(self.shares))]
 
 
 def word_index(word: Any, vocabulary: Sequence[str], where: str) -> int:

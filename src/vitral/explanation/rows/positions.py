@@ -1,5 +1,6 @@
 """Sinusoidal and rotary positions: their formulas have letters for pairs of columns, which no tree has."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -7,19 +8,7 @@ from torch import Tensor
 
 from vitral.core.language import N_
 from vitral.explanation.expressions import Call, Constant, Tree
-from vitral.explanation.formulas.notation import (
-    Apply,
-    Difference,
-    Equation,
-    Expression,
-    Fraction,
-    Name,
-    Number,
-    Power,
-    Product,
-    Sum,
-    Words,
-)
+from vitral.explanation.formulas.notation import Apply, Equation, Expression, Name, Words, exact
 from vitral.explanation.rows.base import Row
 from vitral.model.positions import partners
 from vitral.model.settings import ROTARY, LinearScaling, Llama3Scaling, RotaryConfig
@@ -67,23 +56,22 @@ class Sinusoids(Row):
         """The place of a sine in the formula."""
         return "p,i" if self.halves else "p,2i"
 
+    @property
+    def _angle(self) -> tuple[Expression, ...]:
+        return (Name("p") / exact(self.base) ** (Name("2i") / Name("d", below="model")),)
+
     def formula(self) -> Expression:
         """Sine of even columns, or of the first half; the cosine of the others is a further equation."""
-        return Apply("sin", (self._written,))
+        return Apply("sin", self._angle)
 
-    @property
-    def _written(self) -> Expression:
-        return Fraction(Name("p"), Power(Number(self.base, exact=True), Fraction(Name("2i"), Name("d", below="model"))))
-
-    def after(self, name: str) -> tuple[Equation, ...]:
+    def after(self, name: str) -> Iterator[Equation]:
         """The cosine of the other columns, and the meaning of the letters."""
-        half = (Equation((Name("h"), Number((self.width + 1) // 2, exact=True))),) if self.halves else ()
-        return (
-            Equation((Name(name, below="p,i+h" if self.halves else "p,2i+1"), Apply("cos", (self._written,)))),
-            *half,
-            Equation((Name("d", below="model"), Number(self.width, exact=True))),
-            *([Equation((Words(FROM_ONE if self.first == 1 else FROM_ZERO),))] if not self.halves else []),
-        )
+        yield Equation((Name(name, below="p,i+h" if self.halves else "p,2i+1"), Apply("cos", self._angle)))
+        if self.halves:
+            yield Equation((Name("h"), exact((self.width + 1) // 2)))
+        yield Equation((Name("d", below="model"), exact(self.width)))
+        if not self.halves:
+            yield Equation((Words(FROM_ONE if self.first == 1 else FROM_ZERO),))
 
 
 @dataclass(frozen=True)
@@ -140,32 +128,26 @@ class Rotary(Row):
 
     def formula(self) -> Expression:
         """The first of each pair; the second is a further equation."""
-        (one, other), (cos, sin) = self._parts
-        return Difference(Product((one, cos)), Product((other, sin)))
+        one, other, cos, sin = self._parts
+        return one * cos - other * sin
 
-    def after(self, name: str) -> tuple[Equation, ...]:
+    def after(self, name: str) -> Iterator[Equation]:
         """The second of each pair, the features that stay, the number of pairs, and scaled rates."""
-        (one, other), (cos, sin) = self._parts
-        made = [
-            Equation((Name(name, below=self._second), Sum((Product((one, sin)), Product((other, cos)))))),
-            Equation((Name("h"), Number(len(self.frequencies), exact=True))),
-        ]
+        one, other, cos, sin = self._parts
+        yield Equation((Name(name, below=self._second), one * sin + other * cos))
+        yield Equation((Name("h"), exact(len(self.frequencies))))
         if self.rotation.fraction < 1:
-            stays = Name(name, below="p,i+w"), Name(f"{self.letter}_pre", below="p,i+w")
-            made += [Equation(stays), Equation((Name("w"), Number(self.width, exact=True)))]
+            yield Equation((Name(name, below="p,i+w"), Name(f"{self.letter}_pre", below="p,i+w")))
+            yield Equation((Name("w"), exact(self.width)))
         if isinstance(self.rotation.scaling, Llama3Scaling):
-            made.append(Equation((Name("θ", below="i"), Words(LLAMA3))))
-        return tuple(made)
+            yield Equation((Name("θ", below="i"), Words(LLAMA3)))
 
     @property
-    def _parts(self) -> tuple[list[Expression], list[Expression]]:
+    def _parts(self) -> tuple[Expression, Expression, Expression, Expression]:
         """The two features of a pair, and the cosine and sine of its angle, in letters."""
-        scaling = self.rotation.scaling
-        rate: Expression = Power(Number(self.rotation.base, exact=True), Fraction(Name("i"), Name("h")))
-        if isinstance(scaling, LinearScaling):
-            rate = Product((Number(scaling.factor, exact=True), rate))
-        angle: Expression = Fraction(Name("p"), rate)
+        scaling, rate = self.rotation.scaling, exact(self.rotation.base) ** (Name("i") / Name("h"))
+        angle: Expression = Name("p") / (exact(scaling.factor) * rate if isinstance(scaling, LinearScaling) else rate)
         if isinstance(scaling, Llama3Scaling):
-            angle = Product((Name("p"), Name("θ", below="i")))
-        pair: list[Expression] = [Name(f"{self.letter}_pre", below=each) for each in (self.subscript, self._second)]
-        return pair, [Apply("cos", (angle,)), Apply("sin", (angle,))]
+            angle = Name("p") * Name("θ", below="i")
+        one, other = (Name(f"{self.letter}_pre", below=each) for each in (self.subscript, self._second))
+        return one, other, Apply("cos", (angle,)), Apply("sin", (angle,))

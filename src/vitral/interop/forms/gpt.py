@@ -1,4 +1,4 @@
-"""Forms with LayerNorm of transformers: GPT-2, GPT-Neo, OPT and GPT-NeoX."""
+"""Forms with LayerNorm of transformers: GPT-2, GPT-Neo, OPT, GPT-NeoX and MPT."""
 
 from itertools import chain
 from pathlib import Path
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vitral.interop.foreign_settings import Settings
-from vitral.interop.form import ACTIVATIONS, BIASES, THEIRS, Form, Key, allowing, usual_rewrites
+from vitral.interop.form import ACTIVATIONS, BIASES, THEIRS, USUAL_WIDTH, Form, Key, allowing, usual_rewrites
 from vitral.interop.forms.llama import read_rotary, write_rotary
 from vitral.interop.rewrites import even_biases, with_biases
 from vitral.interop.rules import Names, Place, Rule, by_names, listed, misshapen, require_named
@@ -23,10 +23,6 @@ def _read_gpt2(settings: Settings, plain: dict[str, Any]) -> dict[str, Any]:
     if context != positions:
         raise settings.contradiction("n_ctx", context, positions)
     return {"attention": {"scale": "sqrt" if settings.truth("scale_attn_weights", True) else "none"}}
-
-
-def _written_gpt2(_config: ModelConfig) -> dict[str, Any]:
-    return {"attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0}
 
 
 def gpt2_names(transpose: bool) -> Names:
@@ -67,7 +63,7 @@ GPT2 = Form(
         Key("layer_norm_epsilon", "norm_epsilon", 1e-5),
     ),
     read=_read_gpt2,
-    written=_written_gpt2,
+    written=lambda _config: {"attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0},
     rules=by_names(gpt2_names(transpose=True)),
     embedding="transformer.wte.weight",
     prefix="transformer.",
@@ -83,15 +79,13 @@ def _read_gpt_neo(settings: Settings, plain: dict[str, Any]) -> dict[str, Any]:
     types = settings.take("attention_types", [[["global", "local"], 12]])
     listed = settings.take("attention_layers")
     try:
-        kinds = listed or _expanded(types, layers)
-        expanded = _expanded(types, layers) if are_typed else kinds
+        expanded = _expanded(types, layers) if are_typed or not listed else listed
+        kinds = listed or expanded
         masks = [known[kind] for kind in kinds]
     except (TypeError, KeyError, ValueError):
         raise settings.refused("attention_types", types) from None
-    if len(masks) != layers:
+    if len(masks) != layers or kinds != expanded:
         raise settings.refused("attention_layers", kinds)
-    if kinds != expanded:
-        raise settings.contradiction("attention_layers", kinds, expanded)
     mask = masks[0] if all(one == masks[0] for one in masks) else {"name": "by-layer", "masks": masks}
     return {"attention": {"mask": mask, "scale": "none"}, "bias": {"qkv": False}}
 
@@ -314,4 +308,83 @@ NEOX = Form(
     ignored=(".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"),
     aliases={"lm_head.weight": "embed_out.weight"},
     ties=False,
+)
+
+
+# MPT: ALiBi, no biases. With heads that are no power of two its slopes are others than ours.
+
+
+def _read_mpt(settings: Settings, plain: dict[str, Any]) -> dict[str, Any]:
+    settings.only(expansion_ratio=4, no_bias=True, embedding_fraction=1.0, norm_type="low_precision_layernorm")
+    if (logit_scale := settings.take("logit_scale")) is not None:
+        raise settings.refused("logit_scale", logit_scale)
+    for unread in ("learned_pos_emb", "verbose", "fc_type", "ffn_config", "init_config"):
+        settings.take(unread)
+    inside = settings.inside("attn_config")
+    inside.only(alibi=True, alibi_bias_max=8, prefix_lm=False, qk_ln=False, attn_type="multihead_attention")
+    for unread in ("attn_impl", "attn_uses_sequence_id", "tie_word_embeddings", "add_cross_attention", "pruned_heads"):
+        inside.take(unread)
+    scale = inside.real("softmax_scale", 1.0) if inside.given("softmax_scale") else "sqrt"
+    inside.end()
+    if (heads := plain["num_heads"]) & (heads - 1):
+        raise settings.refused("n_heads", heads)
+    return {
+        "d_ff": 4 * plain["d_model"],
+        "norm_epsilon": settings.real("layer_norm_epsilon", 1e-5),
+        "positions": "alibi",
+        "attention": {"scale": scale},
+        "bias": dict.fromkeys(BIASES, False),
+    }
+
+
+def _written_mpt(config: ModelConfig) -> dict[str, Any]:
+    return {
+        "expansion_ratio": 4,
+        "layer_norm_epsilon": config.epsilon,
+        "learned_pos_emb": False,
+        "no_bias": True,
+        "norm_type": "low_precision_layernorm",
+        "emb_pdrop": 0.0,
+        "resid_pdrop": 0.0,
+        "attn_config": {"alibi": True, "alibi_bias_max": 8, "attn_impl": "torch"},
+    }
+
+
+MPT = Form(
+    name="mpt",
+    model_type="mpt",
+    architecture="MptForCausalLM",
+    allows=allowing(
+        {
+            "positions": ("alibi",),
+            "feed_forward": ("gelu",),
+            "num_heads": tuple(2**power for power in range(13)),
+            "d_ff": (USUAL_WIDTH,),
+            **{f"bias.{kind}": (False,) for kind in BIASES},
+        }
+    ),
+    rewrites=usual_rewrites(biases=with_biases(**dict.fromkeys(BIASES, False)), has_table=False),
+    keys=(
+        Key("max_seq_len", "context_length", 2048),
+        Key("d_model", "d_model", 2048),
+        Key("n_layers", "num_layers", 24),
+        Key("n_heads", "num_heads", 16),
+    ),
+    read=_read_mpt,
+    written=_written_mpt,
+    rules=by_names(
+        {
+            "token_embedding": "transformer.wte",
+            "blocks.{layer}.attn.in_proj": "transformer.blocks.{layer}.attn.Wqkv",
+            "blocks.{layer}.attn.out_proj": "transformer.blocks.{layer}.attn.out_proj",
+            "blocks.{layer}.mlp.up": "transformer.blocks.{layer}.ffn.up_proj",
+            "blocks.{layer}.mlp.down": "transformer.blocks.{layer}.ffn.down_proj",
+            "blocks.{layer}.attn_norm": "transformer.blocks.{layer}.norm_1",
+            "blocks.{layer}.mlp_norm": "transformer.blocks.{layer}.norm_2",
+            "final_norm": "transformer.norm_f",
+            "head": "lm_head",
+        }
+    ),
+    embedding="transformer.wte.weight",
+    prefix="transformer.",
 )

@@ -1,6 +1,5 @@
 """GGUF, the file of llama.cpp and Ollama: weights, configuration and tokenizer in one."""
 
-import importlib
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 
 from vitral.core.errors import UsageError
+from vitral.interop.foreign import needed
 from vitral.interop.form import Form, Key
 from vitral.interop.forms.gpt import GPT2, NEOX
 from vitral.interop.forms.llama import LLAMA
@@ -17,7 +17,7 @@ from vitral.interop.proof import Draft
 from vitral.interop.registry import first
 from vitral.interop.rewrites import Weighted, untied, with_biases
 from vitral.interop.rules import Names, Rule, by_names, exported, permuted, projections
-from vitral.interop.targets.gguf_tokens import Vocabulary, vocabulary
+from vitral.interop.targets.gguf_tokens import vocabulary
 from vitral.interop.targets.llama_cpp import opened
 from vitral.interop.targets.transformers import special_ids
 from vitral.model import ModelConfig
@@ -157,7 +157,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
     Raises:
         UsageError: the package gguf is not installed, or llama.cpp has no such model or tokenizer.
     """
-    package = require()
+    package = needed("gguf")
     form, said = first(FORMS, Weighted(run.model.config, run.model.state_dict()))
     context_length = said.config.context_length
     files = {
@@ -187,20 +187,6 @@ PARAMETER num_predict {answer}
 """
 
 
-def require() -> Any:
-    """The package gguf.
-
-    Raises:
-        UsageError: it is not installed.
-    """
-    try:
-        return importlib.import_module("gguf")
-    except ImportError:
-        raise UsageError(
-            "a GGUF file is written by the package gguf, which is not installed: pip install 'vitral[interop]'"
-        ) from None
-
-
 def _written(package: Any, form: Form, said: Weighted, run: LoadedRun) -> bytes:
     """The bytes of the file."""
     config = said.config
@@ -221,7 +207,15 @@ def _written(package: Any, form: Form, said: Weighted, run: LoadedRun) -> bytes:
             kind = {bool: "BOOL", int: "UINT32", float: "FLOAT32", str: "STRING"}[type(value)]
             writer.add_key_value(f"{form.model_type}.{key}", value, package.GGUFValueType[kind])
         writer.add_vocab_size(len(tokens.texts))
-        _add_vocabulary(writer, tokens)
+        writer.add_tokenizer_model("gpt2")  # byte pairs
+        writer.add_tokenizer_pre(tokens.splits)
+        writer.add_token_list(tokens.texts)
+        writer.add_token_types(tokens.types)
+        writer.add_token_merges(tokens.merges)
+        writer.add_bos_token_id(tokens.begin)
+        writer.add_eos_token_id(tokens.end)
+        for add in (writer.add_add_bos_token, writer.add_add_eos_token, writer.add_add_space_prefix):
+            add(False)
         for name, tensor in tensors.items():
             writer.add_tensor(name, np.ascontiguousarray(tensor.numpy()))
         writer.write_header_to_file()
@@ -229,16 +223,3 @@ def _written(package: Any, form: Form, said: Weighted, run: LoadedRun) -> bytes:
         writer.write_tensors_to_file()
         writer.close()
         return path.read_bytes()
-
-
-def _add_vocabulary(writer: Any, held: Vocabulary) -> None:
-    writer.add_tokenizer_model("gpt2")  # byte pairs
-    writer.add_tokenizer_pre(held.splits)
-    writer.add_token_list(held.texts)
-    writer.add_token_types(held.types)
-    writer.add_token_merges(held.merges)
-    writer.add_bos_token_id(held.begin)
-    writer.add_eos_token_id(held.end)
-    writer.add_add_bos_token(False)
-    writer.add_add_eos_token(False)
-    writer.add_add_space_prefix(False)

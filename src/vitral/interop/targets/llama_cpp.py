@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,26 +25,11 @@ READER = "llama.cpp"
 _SCRIPT = Path(__file__).parent / "llama_cpp_in_node.js"
 
 
-@dataclass(frozen=True)
-class Binding:
-    """A way to run llama.cpp.
-
-    Attributes:
-        name: the package.
-        version: its version.
-        command: starts a process that answers questions about the file that is named after it.
-    """
-
-    name: str
-    version: str
-    command: tuple[str, ...]
-
-
-def require_binding() -> Binding:
-    """The binding that is installed.
+def require_binding() -> tuple[str, list[str]]:
+    """The version of node-llama-cpp, and the command that answers questions about the file that is named after it.
 
     Raises:
-        UsageError: none is.
+        UsageError: it is not installed.
     """
     named = os.environ.get(FOLDER_KEY)
     try:
@@ -61,7 +45,7 @@ def require_binding() -> Binding:
             "node-llama-cpp, or npm install node-llama-cpp in a folder that {key} names, or --no-proof",
             key=FOLDER_KEY,
         )
-    return Binding("node-llama-cpp", version, (node, str(_SCRIPT), str((module / "dist" / "index.js").resolve())))
+    return version, [node, str(_SCRIPT), str((module / "dist" / "index.js").resolve())]
 
 
 def _said_by(*command: str) -> str:
@@ -75,8 +59,8 @@ def opened(path: Path, context_length: int) -> Opened:
     Raises:
         UsageError: it cannot be opened.
     """
-    binding = require_binding()
-    process = _Process([*binding.command, str(path.resolve()), str(context_length)])
+    version, command = require_binding()
+    process = _Process([*command, str(path.resolve()), str(context_length)])
     try:
         process.ask({}, "ready")
     except BaseException:
@@ -93,7 +77,7 @@ def opened(path: Path, context_length: int) -> Opened:
         lambda text: process.ask({"text": text}, "ids"),
         text=lambda ids: process.ask({"ids": ids}, "text"),
         greedy=lambda ids, count: process.ask({"greedy": ids, "count": count}, "ids"),
-        versions={binding.name: binding.version},
+        versions={"node-llama-cpp": version},
         close=process.end,
     )
 

@@ -1,22 +1,257 @@
-"""ONNX: graphs for onnxruntime and every other runtime that reads them, with a tokenizer."""
+"""ONNX: graphs for onnxruntime and every other runtime that reads them, with a tokenizer.
 
-from collections.abc import Callable, Mapping
+PyTorch makes them for lengths that are not known, so no step of the traced model decides anything by a length.
+"""
+
+import copy
+import hashlib
+import importlib
+import logging
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.export import Dim
 
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, VitralError
 from vitral.core.files import as_json
-from vitral.interop.model_graphs import UNTIL_NOW, cache_names, has_cache, joint_prefix, needs_length
-from vitral.interop.proof import Draft, Opened, cannot_open, needed
-from vitral.interop.targets.onnx_graphs import ACTIVATIONS, DATA, LOGITS, PAST, TOKENS, graph_files
+from vitral.core.taps import Recorder
+from vitral.interop.foreign import WITHOUT_PROOF, needed
+from vitral.interop.model_graphs import FlatCache, Placing, cache_names, has_cache, joint_prefix
+from vitral.interop.proof import Draft, Opened, cannot_open
 from vitral.interop.targets.transformers import GENERATION, special_ids
 from vitral.interop.tokenizer_json import DOCUMENT, ids_by, tokenizer_files
 from vitral.model import Transformer
+from vitral.model.positions import ALiBi, Learned, Positions, Relative, Rotary, Sinusoidal
 from vitral.runs import LoadedRun
+
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+"""PyTorch writes graphs with the first two; the third runs them."""
+
+
+def onnx_model(model: Transformer) -> Transformer:
+    """The same model with positions that can be traced, which come from tables by index; it shares the parameters.
+
+    One beyond the context length is an error.
+    """
+    made = copy.copy(model)
+    made._modules = {**model._modules, "positions": _positions(model)}
+    return made
+
+
+def _positions(model: Transformer) -> Positions:
+    kept = model.positions
+    if isinstance(kept, Learned):
+        return Placing(kept.weight)
+    if isinstance(kept, Sinusoidal):
+        return Placing(kept.table)
+    if model.config.attention == "none" and isinstance(kept, Rotary | ALiBi | Relative):
+        return Positions()  # nothing to rotate, no scores
+    return _Rotating(kept) if isinstance(kept, Rotary) else kept
+
+
+class _Rotating(Positions):
+    def __init__(self, rotary: Rotary) -> None:
+        super().__init__()
+        self.rotary = rotary
+
+    def rotate(self, x: Tensor, start: int) -> Tensor:
+        cos, sin = self.rotary.turns.index_select(1, torch.arange(start, start + x.shape[-2])).to(x.dtype)
+        return torch.addcmul(x * cos, self.rotary.swapped(x), sin)
+
+
+class _OfModel(nn.Module):
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.model = model
+
+
+class Logits(_OfModel):
+    """tokens → logits."""
+
+    def forward(self, tokens: Tensor) -> tuple[Tensor, ...]:
+        """The logits."""
+        return (self.model(tokens),)
+
+
+class Activations(_OfModel):
+    """tokens → every named activation."""
+
+    def forward(self, tokens: Tensor) -> tuple[Tensor, ...]:
+        """The activations in the order of `model.activation_names`."""
+        recorder = Recorder()
+        self.model(tokens, tap=recorder)
+        return tuple(recorder.kept[name] for name in self.model.activation_names)
+
+
+class WithPast(_OfModel):
+    """tokens, cache → logits, cache."""
+
+    def forward(self, tokens: Tensor, past: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The logits of the new tokens, and the cache with them."""
+        cache = FlatCache(self.model, past, None)
+        return self.model(tokens, cache=cache), *cache.flat()
+
+
+LOGITS, PAST, ACTIVATIONS, DATA = "model.onnx", "model_with_past.onnx", "model_activations.onnx", "model.onnx.data"
+TOKENS = "input_ids"
+LEAST_BYTES = 256
+"""Tensors below this size stay in the graph."""
+ALIGNED = 64
+"""Bytes; where a tensor begins in the file of weights is a multiple."""
+# A length of 0 or 1 would be taken for a constant, and two equal ones for the same.
+_ROWS, _TIME, _BEFORE = 2, 3, 5
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """A function of the model with the names of its inputs and outputs."""
+
+    module: nn.Module
+    given: tuple[Any, ...]
+    lengths: tuple[Any, ...]
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+
+
+def graph_files(model: Transformer, told: Mapping[str, str]) -> dict[str, bytes]:
+    """The graphs and their weights, by name of the file.
+
+    Args:
+        model: the model.
+        told: notes that every graph carries.
+
+    Raises:
+        UsageError: a package is missing, or PyTorch cannot write the model as a graph.
+    """
+    for package in PACKAGES[:2]:
+        needed(package)
+    weights = _Weights()
+    files: dict[str, bytes] = {}
+    with _quietly():
+        for name, graph in _graphs(model).items():
+            files[name] = _written(_exported(graph), weights, told)
+    return {**files, DATA: weights.joined()}
+
+
+def _graphs(model: Transformer) -> dict[str, _Graph]:
+    config, traced = model.config, onnx_model(model)
+    rows = Dim("batch", min=1)
+    tokens = torch.zeros(_ROWS, min(_TIME, config.context_length), dtype=torch.long)
+    # A dimension of one position cannot be of another length.
+    time = Dim("time", min=1, max=config.context_length) if config.context_length > 1 else Dim.STATIC
+    lengths = {0: rows, 1: time}
+    graphs = {
+        LOGITS: _Graph(Logits(traced), (tokens,), (lengths,), [TOKENS], ["logits"]),
+        ACTIVATIONS: _Graph(Activations(traced), (tokens,), (lengths,), [TOKENS], model.activation_names),
+    }
+    if not has_cache(model):
+        return graphs
+    names = cache_names(model, before=True)
+    past = torch.zeros(_ROWS, config.kv_heads, _BEFORE, config.d_head)
+    each = {0: rows, 2: Dim("past", min=0, max=config.context_length)}
+    given = (tokens, tuple(past.clone() for _name in names))  # one tensor would be one input
+    outputs = ["logits", *cache_names(model, before=False)]
+    graphs[PAST] = _Graph(WithPast(traced), given, (lengths, (each,) * len(names)), [TOKENS, *names], outputs)
+    return graphs
+
+
+def _exported(graph: _Graph) -> Any:
+    """The graph in onnx_ir's classes."""
+    try:
+        program = torch.export.export(graph.module.eval(), graph.given, dynamic_shapes=graph.lengths, strict=False)
+        made: Any = torch.onnx.export(
+            program,
+            dynamo=True,
+            input_names=list(graph.inputs),
+            output_names=list(graph.outputs),
+            dynamic_shapes=_named(graph.lengths),
+            external_data=False,
+            verbose=False,
+        )
+    except Exception as error:  # whatever PyTorch and a part of the user's raise
+        raise _untraceable(error) from None
+    return made.model
+
+
+def _named(lengths: Any) -> Any:
+    """The lengths as the exporter calls them: by our names; its own are numbered."""
+    if isinstance(lengths, tuple):
+        return tuple(map(_named, lengths))
+    return {axis: getattr(length, "__name__", None) for axis, length in lengths.items()}
+
+
+def _untraceable(error: BaseException) -> UsageError:
+    cause: BaseException | None = error
+    while cause is not None and cause.__cause__ is not None and not isinstance(cause, VitralError):
+        cause = cause.__cause__
+    lines = [line for line in str(cause).splitlines() if line.strip()] or [type(cause).__name__]
+    return UsageError("onnx: PyTorch cannot write this model as a graph ({reason})", reason=lines[0].strip()[:300])
+
+
+@contextmanager
+def _quietly() -> Generator[None]:
+    """Without the exporter's warnings and log, and without gradients."""
+    disabled = logging.root.manager.disable
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logging.disable(disabled)
+
+
+class _Weights:
+    """The tensors of several graphs one after another; equal ones are kept once."""
+
+    def __init__(self) -> None:
+        self.places: dict[bytes, tuple[int, int]] = {}
+        self.pieces: list[bytes] = []
+        self.length = 0
+
+    def place(self, content: bytes) -> tuple[int, int]:
+        """Where a tensor begins, and its length."""
+        digest = hashlib.sha256(content).digest()
+        if digest not in self.places:
+            gap = -self.length % ALIGNED
+            self.pieces += [bytes(gap), content]
+            self.places[digest] = self.length + gap, len(content)
+            self.length += gap + len(content)
+        return self.places[digest]
+
+    def joined(self) -> bytes:
+        return b"".join(self.pieces)
+
+
+def _written(made: Any, weights: _Weights, told: Mapping[str, str]) -> bytes:
+    """The file of a graph, without what the exporter noted of this machine."""
+    ir: Any = importlib.import_module("onnx_ir")
+    for value in made.graph.initializers.values():
+        tensor = value.const_value
+        if tensor.nbytes >= LEAST_BYTES:
+            begin, length = weights.place(tensor.tobytes())
+            value.const_value = ir.ExternalTensor(
+                DATA, begin, length, tensor.dtype, shape=tensor.shape, name=tensor.name or value.name
+            )
+    noted = [made.graph, *made.functions.values()]
+    noted += [node for graph in noted for node in graph]
+    for each in noted:
+        each.metadata_props.clear()
+        each.doc_string = None
+        for value in (*each.inputs, *each.outputs, *getattr(each, "initializers", {}).values()):
+            if value is not None:
+                value.metadata_props.clear()
+    made.metadata_props.clear()
+    made.metadata_props.update(told)
+    return ir.to_proto(made).SerializeToString(deterministic=True)
+
 
 FORM = "onnx"
 _FRONT = ("library_name: onnxruntime", "pipeline_tag: text-generation")
@@ -46,18 +281,19 @@ def draft(run: LoadedRun, to: str) -> Draft:
     model = run.model.eval()
     if any(tensor.dtype != torch.float32 for tensor in model.state_dict().values()):
         raise UsageError("onnx: only weights of float32 are written")
+    if model.config.recurrence is not None:
+        raise UsageError("onnx: a model with a recurrence is not written; --to graph writes it")
     told = {"run": run.sealed.identity.run, "step": str(run.step), "context_length": str(model.config.context_length)}
     files = {
         **graph_files(model, told),
         **tokenizer_files(run.tokenizer, model.config.context_length),
         GENERATION: as_json({"max_length": model.config.context_length, **special_ids(run)}),
     }
-    packages = ("onnx", "onnxscript", "onnxruntime")
     return Draft(
         FORM,
         files,
         "onnxruntime",
-        packages,
+        PACKAGES,
         lambda folder: opened(folder, model),
         use(model),
         _FRONT,
@@ -82,23 +318,19 @@ def use(model: Transformer) -> list[str]:
 
 def _of_cache(model: Transformer) -> str:
     before, after = cache_names(model, before=True), cache_names(model, before=False)
-    if model.config.recurrence is not None:
-        kept = f"the state of every LSTM, float32 `[1, batch, {model.config.d_model}]`, zeros at the first call"
-    else:
-        shape = f"`[batch, {model.config.kv_heads}, past, {model.config.d_head}]`"
-        kept = f"the keys and values of earlier tokens, float32 {shape}, with past = 0 at the first call"
-    told = f" `{UNTIL_NOW}`, int64 `[1]`, is the number of earlier tokens." if needs_length(model) else ""
+    shape = f"`[batch, {model.config.kv_heads}, past, {model.config.d_head}]`"
     together = joint_prefix(model)
     prefix = f" The first call has the whole prefix, {together} tokens." if together else ""
     return (
-        f"takes the new tokens and `{before[0]}`, `{before[1]}`, …: {kept}. It gives their `logits` and "
-        f"`{after[0]}`, `{after[1]}`, …, which the next call takes.{told}{prefix}"
+        f"takes the new tokens and `{before[0]}`, `{before[1]}`, …: the keys and values of earlier tokens, float32 "
+        f"{shape}, with past = 0 at the first call. It gives their `logits` and `{after[0]}`, `{after[1]}`, …, which "
+        f"the next call takes.{prefix}"
     )
 
 
 def opened(folder: Path, model: Transformer) -> Opened:
     """An export in onnxruntime."""
-    package = needed("onnxruntime")
+    package = needed("onnxruntime", WITHOUT_PROOF)
 
     @lru_cache(maxsize=1)  # one graph at a time is in memory
     def session(name: str) -> Any:
@@ -122,10 +354,9 @@ def opened(folder: Path, model: Transformer) -> Opened:
     )
 
 
-Run = Callable[[str, Mapping[str, Tensor]], dict[str, Tensor]]
-
-
-def _cached(run: Run, model: Transformer) -> Callable[[Tensor], Tensor]:
+def _cached(
+    run: Callable[[str, Mapping[str, Tensor]], dict[str, Tensor]], model: Transformer
+) -> Callable[[Tensor], Tensor]:
     """Tokens → their logits, computed one after another; a prefix at once."""
     before, after = cache_names(model, before=True), cache_names(model, before=False)
     config = model.config
@@ -133,13 +364,10 @@ def _cached(run: Run, model: Transformer) -> Callable[[Tensor], Tensor]:
 
     def logits(tokens: Tensor) -> Tensor:
         rows, time = tokens.shape
-        recurrent = config.recurrence is not None
-        empty = torch.zeros((1, rows, config.d_model) if recurrent else (rows, config.kv_heads, 0, config.d_head))
+        empty = torch.zeros(rows, config.kv_heads, 0, config.d_head)
         past, found = [empty] * len(before), list[Tensor]()
         for start, end in zip([0, *range(together, time)], [*range(together, time), time], strict=True):
             given = {TOKENS: tokens[:, start:end], **dict(zip(before, past, strict=True))}
-            if needs_length(model):
-                given[UNTIL_NOW] = torch.tensor([start])
             made = run(PAST, given)
             past = [made[name] for name in after]
             found.append(made["logits"])

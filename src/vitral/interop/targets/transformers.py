@@ -7,10 +7,10 @@ from typing import Any
 import safetensors.torch
 
 from vitral.core.files import as_json
-from vitral.interop.foreign import CONFIG, WEIGHTS
+from vitral.interop.foreign import CONFIG, WEIGHTS, WITHOUT_PROOF, needed
 from vitral.interop.form import Form
-from vitral.interop.proof import Draft, Opened, cannot_open, needed
-from vitral.interop.registry import chosen
+from vitral.interop.proof import Draft, Opened, cannot_open
+from vitral.interop.registry import all_forms, first
 from vitral.interop.rewrites import Weighted
 from vitral.interop.rules import exported
 from vitral.interop.tokenizer_json import tokenizer_files
@@ -36,7 +36,8 @@ def draft(run: LoadedRun, to: str) -> Draft:
     Raises:
         UsageError: no such form, or it cannot express the model.
     """
-    form, said = chosen(to, Weighted(run.model.config, run.model.state_dict()))
+    known, model = all_forms(), Weighted(run.model.config, run.model.state_dict())
+    form, said = (known[to], known[to].said(model)) if to in known else first(known.values(), model)
     files = {
         CONFIG: as_json(config_of(form, said, run)),
         WEIGHTS: safetensors.torch.save(exported(form.rules(said.config), said.weights), {"format": "pt"}),
@@ -53,7 +54,7 @@ def opened(folder: Path) -> Opened:
     Raises:
         UsageError: it cannot be opened.
     """
-    package = needed("transformers")
+    package = needed("transformers", WITHOUT_PROOF)
     package.utils.logging.disable_progress_bar()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -60,7 +60,7 @@ class Server:
 
     def __init__(self, paths: Sequence[Path], checkpoint: str = "best", corpus: str | None = None) -> None:
         """Serve these runs; `corpus` is where the text of one is, if it is no longer where it was."""
-        self.paths, self.checkpoint, self.corpus = [Path(path) for path in paths], checkpoint, corpus
+        self.paths, self.checkpoint, self.corpus = list(paths), checkpoint, corpus
         self.page = served_document()
         self.worker = ThreadPoolExecutor(1, "vitral")
         self.slow = ThreadPoolExecutor(1, "vitral-slow")
@@ -107,8 +107,8 @@ class Server:
         async with self.turn:
             if await request.is_disconnected():  # a later keystroke has overtaken it
                 return Response(status_code=LEFT)
-            found = await self._called("trace", given)
-        return Response(found.values, media_type=BYTES, headers=found.headers)
+            values, headers = await self._called("trace", given)
+        return Response(values, media_type=BYTES, headers=headers)
 
     async def next(self, request: Request) -> Response:
         """Tokens, one frame each."""
@@ -170,16 +170,12 @@ async def _json(request: Request) -> Any:
     return given
 
 
-def _told(status: int, sentence: str) -> Response:
-    return JSONResponse({"error": sentence}, status_code=status)
-
-
 async def _refused(request: Request, error: VitralError) -> Response:
-    return _told(getattr(error, "status", 422), str(error))
+    return JSONResponse({"error": str(error)}, status_code=getattr(error, "status", 422))
 
 
 async def _not_there(request: Request, error: HTTPException) -> Response:
-    return _told(error.status_code, error.detail)
+    return JSONResponse({"error": error.detail}, status_code=error.status_code)
 
 
 async def _left(request: Request, error: ClientDisconnect) -> Response:

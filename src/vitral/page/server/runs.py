@@ -42,6 +42,10 @@ MOST_KEPT = 2
 MOST_DRAWN = 100_000
 
 
+Found = tuple[bytes, dict[str, str]]
+"""Values as safetensors, and what the headers say of the run."""
+
+
 class Gone(UsageError):
     """What was there is not any more."""
 
@@ -123,14 +127,6 @@ class NextAsked(Sentence):
     sampling: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True)
-class Found:
-    """Values as safetensors, and what the headers say of the run."""
-
-    values: bytes
-    headers: dict[str, str]
-
-
 class Runs:
     """The runs of a server, each loaded when it is first asked for."""
 
@@ -172,8 +168,7 @@ class Runs:
     def trace(self, given: Mapping[str, Any]) -> Found:
         """Named values of a sentence."""
         asked = TraceAsked.parse(given, "trace")
-        run = self._run(asked.run)
-        return run.trace(asked)
+        return self._run(asked.run).trace(asked)
 
     def drawn(self, given: Mapping[str, Any]) -> Iterator[bytes]:
         """Frames of tokens: the id as a whole number of 32 bits, then the logits as float32, little-endian."""
@@ -222,8 +217,21 @@ class Opened:
 
     @cached_property
     def anatomy(self) -> "Anatomy":
-        """Its model's graph."""
-        return anatomy_of(self.run.model)
+        """Its model's graph; sentences can be computed meanwhile.
+
+        Raises:
+            UsageError: a part of the model does something that no graph can express.
+        """
+        model = self.run.model
+        tensors = (*model.parameters(), *model.buffers())
+        # Export changes the modules while it runs, so it has its own; they share the numbers.
+        own = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
+        try:
+            graph, constants = graph_of_model(own)
+            lens, of_lens = lens_graph(own)
+        except VitralError as error:
+            raise UsageError("the arithmetic of this model cannot be read: {reason}", reason=error) from None
+        return Anatomy(computed(graph) | {"lens": computed(lens)}, of_lens | constants)
 
     @cached_property
     def readable(self) -> list[str]:
@@ -269,9 +277,8 @@ class Opened:
         values = {key: _stored(value) for key, value in read_off(model, names, kept, ids).items()}
         newer = self.newer()
         headers = {"x-vitral-step": str(self.run.step if asked.step is None else asked.step)}
-        return Found(
-            safetensors.numpy.save(values), headers | ({} if newer is None else {"x-vitral-newer": str(newer)})
-        )
+        headers |= {} if newer is None else {"x-vitral-newer": str(newer)}
+        return safetensors.numpy.save(values), headers
 
     def drawn(self, asked: NextAsked) -> Iterator[bytes]:
         """Tokens drawn one after another, each in a frame with the logits that it was drawn from."""
@@ -280,7 +287,10 @@ class Opened:
             raise TooMuch("numbers: at most {most:,}", most=MOST_DRAWN)
         settings = {key: value for key, value in (asked.sampling or {}).items() if value is not None}
         sampling = Sampling.parse(settings, "next: sampling")
-        start = _start_after(min(asked.prompt or len(ids), len(ids)), len(ids), model.config.context_length)
+        prompt, context = min(asked.prompt or len(ids), len(ids)), model.config.context_length
+        start = max(0, prompt - context)  # what the model sees begins here, as in a `Reader`
+        for length in range(prompt + 1, len(ids) + 1):
+            start = window_start(start, length, context)
         edits = edits_of(list(asked.edits))
         lengths = {edit.other: len(self._encoded(edit.other)) for edit in edits if edit.other is not None}
         reader: Edited | Reader = Reader(model, self._tensor(ids[start:]))
@@ -321,7 +331,7 @@ class Opened:
         return ids
 
     def _encoded(self, text: str) -> list[int]:
-        return [int(each) for each in self.run.tokenizer.encode(text)]
+        return self.run.tokenizer.encode(text).tolist()
 
     def _tensor(self, ids: Sequence[int]) -> Tensor:
         return torch.tensor([list(ids)], device=self.run.model.token_embedding.weight.device)
@@ -396,23 +406,6 @@ class Anatomy:
         return safetensors.numpy.save({name: _stored(value) for name, value in found.items()})
 
 
-def anatomy_of(model: Transformer) -> Anatomy:
-    """The graph of a model; sentences can be computed meanwhile.
-
-    Raises:
-        UsageError: a part of the model does something that no graph can express.
-    """
-    tensors = (*model.parameters(), *model.buffers())
-    # Export changes the modules while it runs, so it has its own; they share the numbers.
-    own = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
-    try:
-        graph, constants = graph_of_model(own)
-        lens, of_lens = lens_graph(own)
-    except VitralError as error:
-        raise UsageError("the arithmetic of this model cannot be read: {reason}", reason=error) from None
-    return Anatomy(computed(graph) | {"lens": computed(lens)}, of_lens | constants)
-
-
 class Edited:
     """As `Reader`, with edits: every token is a whole computation of its window.
 
@@ -435,14 +428,6 @@ class Edited:
         """Add a token."""
         self.window += tokens.tolist()
         self.window = self.window[window_start(0, len(self.window), self.model.config.context_length) :]
-
-
-def _start_after(prompt: int, total: int, context: int) -> int:
-    """Where what the model sees begins after `total` tokens, of which so many are the prompt: as of a `Reader`."""
-    begin = max(0, prompt - context)
-    for length in range(prompt + 1, total + 1):
-        begin = window_start(begin, length, context)
-    return begin
 
 
 def _stored(value: Tensor) -> np.ndarray:

@@ -1,7 +1,5 @@
 // Tables of numbers: a chosen cell tells below its table how it comes about (by click, or by arrow keys from cell to
 // cell), a table or a sum that is not shown whole can be opened, and a table wider than the screen says so.
-const fragments = JSON.parse(document.getElementById("fragments").textContent);
-const unpacked = (packed) => packed.replace(/`(.)|[A-Z]/g, (all, kept) => kept ?? fragments[all.charCodeAt(0) - 65]);
 for (const box of document.querySelectorAll(".cells")) {
   const store = box.querySelector("script");
   const data = store ? JSON.parse(store.textContent) : { told: {}, terms: {} };
@@ -26,7 +24,7 @@ for (const box of document.querySelectorAll(".cells")) {
       told.textContent = (data.ask || "").replace("{row}", first(cell.dataset.row)).replace("{column}", first(cell.dataset.column));
       return;
     }
-    told.innerHTML = unpacked(known);
+    told.innerHTML = known;
     if (data.terms[at] && data.words) {
       const words = whole ? data.words.fewer_terms : data.words.all_terms;
       told.append(" ", button(words, () => { tell(cell, !whole); told.querySelector("button").focus(); }));

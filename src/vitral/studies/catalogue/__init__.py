@@ -43,7 +43,7 @@ def study_named(name: str) -> Study:
     """
     if name not in _names():
         raise UsageError(
-            "no study is called {name!r}; {suggestion} (all studies: vitral study list)",
+            "no study is called {name!r}; {suggestion} (all studies: vitral list studies)",
             name=name,
             suggestion=nearest(name, _names()),
         )

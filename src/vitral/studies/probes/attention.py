@@ -9,7 +9,7 @@ from statistics import fmean
 
 from vitral.core.language import N_, _
 from vitral.data import Batches
-from vitral.inspection import KINDS, NAMED_FROM, attention_sinks, head_ablations, head_patterns, window_targets
+from vitral.inspection import KINDS, NAMED_FROM, ablations, attention_sinks, head_patterns, window_targets
 from vitral.inspection.attention import BROAD, LEAST_KEYS
 from vitral.inspection.head_overlap import against_other_seeds, attention_rows, rows_of
 from vitral.inspection.targets import next_token_targets
@@ -87,10 +87,10 @@ def patterns(trained: Trained) -> Plain:
         for windows in trained.size(*WINDOWS)
     )
     found = head_patterns(model, trained.run.tokenizer, watched[0])
-    ablated = head_ablations(model, next_token_targets(model, *scored))
-    for layer, without in zip(found["layers"], ablated["layers"], strict=True):
+    ablated: Plain = ablations(model, next_token_targets(model, *scored)) or {}
+    for layer, without in zip(found["layers"], ablated["blocks"], strict=True):
         layer["heads"] = [head | more for head, more in zip(layer["heads"], without["heads"], strict=True)]
-        layer["all"] = without["all"]
+        layer["all"] = without["attention"]
     return {"loss": ablated["loss"], "rows": attention_rows(model, watched[0], trained.size(*ROWS)), **found}
 
 
@@ -128,6 +128,7 @@ ABOUT = N_(
     "overlap whatever they do, so one head of each pair is exchanged for the head of the same layer of another "
     "seed with the nearest entropy. Below 0: the heads of a layer divide the work. Above 0: they repeat one "
     "another. In the ablation a head's output z is replaced by zeros, or by its mean; by zeros where nothing is said. "
+    "For a whole layer it is the output of its attention, the bias of W_O included. "
     "If the sum over the heads of a layer is below the increase without the layer, heads compensate for one another."
 )
 
@@ -162,7 +163,7 @@ def _view(result: StudyResult, arms: Arms) -> View:
 
 def beside_other_seeds(arm: ArmMeasures) -> ArmMeasures:
     """The arm whose runs have `apart`: their heads beside those of the arm's other runs."""
-    runs = {seed: run for seed, run in arm.runs.items() if run.get("rows", {}).get("layers")}
+    runs = {seed: run for seed, run in arm.runs.items() if run["rows"]["layers"]}
     rows = {seed: rows_of(run["rows"]) for seed, run in runs.items()}
     names = {seed: [[head["name"] for head in layer["heads"]] for layer in run["layers"]] for seed, run in runs.items()}
     found = against_other_seeds(rows, names)

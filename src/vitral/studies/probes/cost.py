@@ -35,12 +35,8 @@ def _cost(result: StudyResult, measured: Plain) -> View:
         "at the longest lengths; {threads} thread(s). One more token with a cache is computed for {batch} texts side "
         "by side and divided by them. Times are medians of {rounds} rounds, summed over threads. A window read token "
         "by token is given every token (forward passes only); training token by token was not timed.",
-        layers=model["layers"],
-        d_model=model["d_model"],
-        heads=model["heads"],
-        threads=measured["threads"],
-        batch=measured["batch"],
-        rounds=measured["rounds"],
+        **model,
+        **measured,
     )
     curves = []
     for way, title in WAYS.items():

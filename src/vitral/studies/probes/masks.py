@@ -6,6 +6,7 @@ from statistics import fmean
 
 from vitral.core.language import N_, _
 from vitral.core.text import NONE, capital
+from vitral.evaluation.masking import masking_of
 from vitral.inspection import capabilities, classify_passages, linear_probes, recall_under_masks, untrained
 from vitral.inspection.probing import SPLITS
 from vitral.inspection.recall import BATCH, BINS, KEYS, LAYERS, VALUES, WINDOW
@@ -33,7 +34,6 @@ from vitral.studies.probe import (
     to_fixed,
 )
 from vitral.training import TrainingConfig
-from vitral.training.objectives import masking_of
 
 # ---------------------------------------------------------------- uses
 
@@ -82,9 +82,9 @@ def uses(trained: Trained) -> Plain:
     run, test = trained.run, trained.test
     masking = masking_of(TrainingConfig.parse(run.config["training"]).objective, run.tokenizer)
     found = capabilities(run.model, run.tokenizer, test, *trained.size(*WINDOWS), masking=masking)
-    classes = classify_passages(run.model, trained.dataset, *trained.size(*PASSAGES))
-    sizes, fresh = dict(zip(SPLITS, trained.size(*PROBING), strict=True)), untrained(run.model, trained.seed)
-    probes = linear_probes(run.model, fresh, run.tokenizer, trained.dataset.splits, sizes)
+    passages, windows = (dict(zip(SPLITS, trained.size(*each), strict=True)) for each in (PASSAGES, PROBING))
+    classes, fresh = classify_passages(run.model, trained.dataset, passages), untrained(run.model, trained.seed)
+    probes = linear_probes(run.model, fresh, run.tokenizer, trained.dataset.splits, windows)
     return found | {"classifying": classes, "probes": probes}
 
 
@@ -93,7 +93,7 @@ def _uses(result: StudyResult, arms: Arms) -> View:
     contrasts = [*Against((LOSS[0], LOSS[2], ACCURACY[3])).of(result, arms), *Within(LOSS[0], LOSS[1]).of(result, arms)]
     contrasts += _equal_steps(result, arms)
     tables = [Means(arms, (*ACCURACY, LARGEST)), Means(arms, (*LOSS, TARGETS))]
-    read = [arm for arm in arms if arm.first.get("probes")]
+    read = [arm for arm in arms if arm.first["probes"]]
     for task in TASKS if read else ():
         trained, fresh, tokens, control = (read_by(task, one) for one in READ)
         contrasts += [*Within(trained, fresh).of(result, read), *Within(trained, tokens).of(result, read)]

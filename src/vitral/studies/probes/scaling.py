@@ -36,17 +36,37 @@ from vitral.studies.probe import (
     StudyResult,
     Trained,
     View,
-    curve_over,
     difference,
+    mean_curve,
     slopes,
     to_fixed,
-    with_losses,
 )
 from vitral.studies.scaling import Fit, Terms, fit_law, law_columns, law_row
 from vitral.training.costs import step_flops
 
 KINDS_OF_TOKENS = {"char": N_("characters"), "byte": N_("bytes"), "bpe": N_("byte pairs")}
 """By name of the tokenizer, as `_` translates them."""
+
+
+def with_losses(result: StudyResult, arms: Arms) -> list[ArmMeasures]:
+    """The arms with two more numbers for each run; runs without a test loss and arms without such a run are left out.
+
+    "loss" is the test loss in the study's unit, "factor" converts nats per token to that unit.
+    """
+    found = []
+    for arm in arms:
+        trained = result.arm(arm.name)
+        losses = {seed: {"loss": loss, "factor": trained.factor} for seed, loss in trained.losses.items()}
+        runs = {seed: {**run, **losses[seed]} for seed, run in arm.runs.items() if seed in losses}
+        found += [replace(arm, runs=runs)] if runs else []
+    return found
+
+
+def curve_over(label: str, arms: Arms, x: Quantity, y: Quantity) -> Curve:
+    """The mean of one quantity against that of another, a point for each arm that has both."""
+    points = {place: list(arm.values(y).values()) for arm in arms if (place := arm.mean(x)) is not None}
+    return mean_curve(label, {place: values for place, values in points.items() if values})
+
 
 # ---------------------------------------------------------------- scaling laws
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from vitral.core.language import N_, _, listed, number
 from vitral.inspection import attention_saturation, saturation, softmax, untrained
-from vitral.inspection.softmax import BY_ROW, FIXED, SURE, change, expected_variance, score_statistics
+from vitral.inspection.softmax import FIXED, SURE, change, expected_variance, score_statistics
 from vitral.inspection.windows import scored_windows
 from vitral.studies.probe import (
     Against,
@@ -38,7 +38,6 @@ from vitral.studies.probe import (
 SIZES = ((200_000, 1_000), (500_000, 4_000), (2_000_000, 20_000))
 TITLES = {"none": N_("no scale"), "sqrt": "1/√d_k", "linear": "1/d_k", "adaptive": N_("adaptive")}
 THEORY = {"none": "d_k", "sqrt": "1", "linear": "1/d_k"}
-STATISTICS = ("variance", *BY_ROW, "sensitivity_median")
 LABELS = {
     "variance": N_("variance"),
     "entropy_share": N_("entropy share"),
@@ -90,7 +89,7 @@ def _independent(result: StudyResult, measured: Plain) -> View:
     """Every statistic by scale and d_k, and the predictions of theory."""
     scales, d_ks = measured["scales"], measured["d_ks"]
     cells = [
-        (_(title), str(d_k), *(_cell(scales[scale], name, at) for name in STATISTICS))
+        (_(title), str(d_k), *(_cell(scales[scale], name, at) for name in LABELS))
         for scale, title in TITLES.items()
         for at, d_k in enumerate(d_ks)
     ]
@@ -105,10 +104,9 @@ def _independent(result: StudyResult, measured: Plain) -> View:
         Curve(_(title), d_ks, [value if value > 0 else None for value in scales[scale]["sensitivity_median"]])
         for scale, title in TITLES.items()
     ]
-    about = {key: measured[key] for key in ("pairs", "rows", "keys")}
     return View(
-        _(INDEPENDENT, **about, saturated=softmax.SATURATED),
-        [Rows(_("Scores and rows."), (_("scale"), "d_k", *(_(LABELS[name]) for name in STATISTICS)), cells)],
+        _(INDEPENDENT, **measured, saturated=softmax.SATURATED),
+        [Rows(_("Scores and rows."), (_("scale"), "d_k", *map(_, LABELS.values())), cells)],
         Lines(_("Sensitivity of the weights"), *axes, curves),
         checks=(*(_variance(measured, one) for one in FIXED), *saturation),
         notes=[Note(text)],
@@ -213,7 +211,7 @@ def _in_models(result: StudyResult, arms: Arms) -> View:
     )
 
 
-SLOPES = {"sqrt": "1/√d_k", "none": N_("no scale")}
+SLOPES = ("sqrt", "none")
 """Scales whose arms of different d_k are joined by a line."""
 
 
@@ -230,7 +228,7 @@ def _slope(scale: str, arms: list[ArmMeasures]) -> list[Comparison]:
     if not found:
         return []
     low, high = (D_K.show(arm.first["d_head"]) for arm in (arms[0], arms[-1]))
-    subject = _("{scale}, trained, d_k {low} to {high}", scale=_(SLOPES[scale]), low=low, high=high)
+    subject = _("{scale}, trained, d_k {low} to {high}", scale=_(TITLES[scale]), low=low, high=high)
     slope = Quantity(_("exponent of the score variance over that of independent q and k"), digits=2)
     return [to_fixed(subject, 0.0, _("0, independent at every d_k"), slope, found)]
 

@@ -1,8 +1,9 @@
 """Words: neighbours, one word in two senses, minimal pairs; scores of similar words, weights on a subject."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 from vitral.core.language import N_, _
 from vitral.inspection import agreeing_weights, similar_word_scores, untrained, word_measures
@@ -29,8 +30,16 @@ from vitral.studies.probe import (
     View,
     Within,
     require_causal_lm,
-    untrained_of,
 )
+
+Item = TypeVar("Item")
+
+
+def untrained_of(arm: ArmMeasures) -> ArmMeasures:
+    """The model before training as an arm of its own; its measures are in each run under "untrained"."""
+    runs = {seed: run["untrained"] for seed, run in arm.runs.items()}
+    return replace(arm, name=f"{arm.name}-untrained", title=_("{arm}, untrained", arm=arm.title), runs=runs)
+
 
 # ---------------------------------------------------------------- meaning
 
@@ -55,7 +64,7 @@ def meaning(trained: Trained) -> Plain:
 
 
 def _gain(run: Mapping[str, Any]) -> float | None:
-    gains = [places[-1] - places[0] for places in separations(run["senses"])]
+    gains = [*_gains(run).values()]
     if len(gains) < LEAST_SENSES:
         return None
     return 0.0 if max(map(abs, gains)) < SAME else fmean(gains)
@@ -102,7 +111,7 @@ def _meaning(result: StudyResult, arms: Arms) -> View:
     comparisons, tables, drawn = [], [], []
     for language in dict.fromkeys(arm.first["language"] for arm in arms):
         alike = [arm for arm in arms if arm.first["language"] == language]
-        fresh, counted = references(alike[0])
+        fresh, counted = [untrained_of(alike[0])], [_counted(alike[0])]
         kinds = dict.fromkeys(pair["kind"] for pair in alike[0].first["pairs"])
         tables += [Means([*alike, *fresh], (CORRELATION, SHUFFLED, GAIN))]
         tables += [Means([*alike, *fresh, *counted], (RIGHT, *map(_preferred, kinds)), _("Minimal pairs"))]
@@ -120,14 +129,11 @@ def _meaning(result: StudyResult, arms: Arms) -> View:
     return View(_(MEANING), tables, figure, [one for one in comparisons if one.values])
 
 
-def references(arm: ArmMeasures) -> tuple[list[ArmMeasures], list[ArmMeasures]]:
-    """The model before training, and counted n-grams, which have pairs alone, as arms; none where not measured."""
-    if any("untrained" not in run for run in arm.runs.values()):
-        return [], []
+def _counted(arm: ArmMeasures) -> ArmMeasures:
+    """Counted n-grams, which have pairs alone, as an arm."""
     nothing = {"neighbours": None, "senses": [], "places": arm.first["places"], "language": arm.first["language"]}
     counted = {seed: nothing | run["counted"] for seed, run in arm.runs.items()}
-    ngrams = ArmMeasures("counted", _("counted {order}-grams", order=ORDER), arm.config, counted)
-    return [untrained_of(arm)], [ngrams]
+    return ArmMeasures("counted", _("counted {order}-grams", order=ORDER), arm.config, counted)
 
 
 def by_items(arm: ArmMeasures, others: Arms) -> list[Comparison]:
@@ -159,7 +165,7 @@ def _gains(run: Mapping[str, Any]) -> dict[int, float]:
     return {index: places[-1] - places[0] for index, places in enumerate(separations(run["senses"]))}
 
 
-def _over_seeds(arm: ArmMeasures, read: Callable[[Mapping[str, Any]], Mapping[int, float]]) -> dict[int, float]:
+def _over_seeds(arm: ArmMeasures, read: Callable[[Mapping[str, Any]], Mapping[Item, float]]) -> dict[Item, float]:
     """By item, the mean over the seeds, of the items that all seeds have."""
     each = [read(run) for run in arm.runs.values()]
     return {item: fmean(one[item] for one in each) for item in each[0] if all(item in one for one in each)}
@@ -172,8 +178,10 @@ WORDS = Probe("meaning", N_("Words and their contexts"), meaning, more=_meaning)
 
 WINDOWS = (64, 256, 512)
 SIMILAR_WORDS = 400
-Items = dict[int, list[list[float]]]
-"""By subject, one number for each block and head."""
+Head = tuple[int, int]
+"""Block and head."""
+Items = dict[tuple[int, Head], float]
+"""By subject and head."""
 AGREEMENT = N_("weight on the subject where the form agrees, less where it does not")
 
 
@@ -196,41 +204,29 @@ def related_words(trained: Trained) -> Plain:
 def agreement_items(run: Mapping[str, Any]) -> Items:
     """The difference of the weights of every head by subject."""
     return {
-        index: [
-            [one - other for one, other in zip(agree, disagree, strict=True)]
-            for agree, disagree in zip(item["agree"], item["disagree"], strict=True)
-        ]
+        (index, (block, head)): weight - item["disagree"][block][head]
         for index, item in enumerate(run["weights"])
+        for block, heads in enumerate(item["agree"])
+        for head, weight in enumerate(heads)
     }
 
 
 def all_heads(items: Items) -> dict[int, float]:
     """The mean over all heads, by item."""
-    return {item: fmean(value for block in heads for value in block) for item, heads in items.items()}
+    subjects = dict.fromkeys(subject for subject, _head in items)
+    return {one: fmean(value for (subject, _), value in items.items() if subject == one) for one in subjects}
 
 
-def chosen_head(items: Items) -> tuple[tuple[int, int], dict[int, float]] | None:
+def chosen_head(items: Items) -> tuple[Head, dict[int, float]] | None:
     """The head with the largest mean over the even items, and its values on the odd ones, which did not choose it."""
-    even, odd = ([item for item in items if item % 2 == rest] for rest in (0, 1))
+    by_head: tuple[dict[Head, dict[int, float]], ...] = {}, {}
+    for (subject, head), value in items.items():
+        by_head[subject % 2].setdefault(head, {})[subject] = value
+    even, odd = by_head
     if not even or not odd:
         return None
-    means = {
-        (block, head): fmean(items[item][block][head] for item in even)
-        for block, heads in enumerate(items[even[0]])
-        for head in range(len(heads))
-    }
-    block, head = max(means, key=means.__getitem__)
-    return (block, head), {item: items[item][block][head] for item in odd}
-
-
-def _heads_over_seeds(arm: ArmMeasures) -> Items:
-    """Means over seeds, of the subjects that all seeds have."""
-    each = [agreement_items(run) for run in arm.runs.values()]
-    return {item: _mean([one[item] for one in each]) for item in each[0] if all(item in one for one in each)}
-
-
-def _mean(seeds: Sequence[list[list[float]]]) -> list[list[float]]:
-    return [[fmean(values) for values in zip(*blocks, strict=True)] for blocks in zip(*seeds, strict=True)]
+    best = max(even, key=lambda head: fmean(even[head].values()))
+    return best, odd[best]
 
 
 HEADS = "scores/heads/*/*"
@@ -265,7 +261,7 @@ def _related(result: StudyResult, arms: Arms) -> View:
 
 
 def _agreement(arm: ArmMeasures) -> list[Comparison]:
-    found = _heads_over_seeds(arm)
+    found = _over_seeds(arm, agreement_items)
     if not found:
         return []
     tested = {_("mean of all heads"): all_heads(found)}

@@ -3,8 +3,8 @@
 from statistics import fmean
 
 from vitral.core.language import N_, _
+from vitral.inspection.strategies import BEAM, NOVEL, ORDER, REPEATED, mean_measures, strategy_measures
 from vitral.inspection.text_units import written_words
-from vitral.inspection.texts import BEAM, NOVEL, ORDER, REPEATED, mean_measures, strategy_measures
 from vitral.studies.probe import (
     Against,
     ArmMeasures,
