@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 from torch import Tensor
 
 from vitral.core.streams import numpy_stream
@@ -35,7 +35,7 @@ REPLACEMENTS = 4
 """Tokens that take the place of each token, one after the other."""
 TINY = 1e-6
 """Ranks that are those of the distance, but for rounding, have no partial correlation."""
-Scores = Float[np.ndarray, "windows queries time"]
+Scores = Real[np.ndarray, "windows queries time"]
 Plain = dict[str, Any]
 
 
@@ -60,7 +60,7 @@ def weight_relevance(
     time = inputs.shape[1]
     if time < 3 or np.count_nonzero(counts) < 2:
         return None
-    queries = np.unique(np.linspace(min(LEAST_KEYS, time - 1), time - 1, QUERIES).astype(np.int64))
+    queries = np.unique(np.linspace(min(LEAST_KEYS, time - 1), time - 1, QUERIES).astype(int))
     effect = replacement_effects(model, inputs, counts, queries)
     heads, rollout = attention_readings(model, inputs, queries)
     best = None
@@ -156,7 +156,7 @@ def correlations(scores: Scores, effect: Scores, queries: np.ndarray) -> Float[n
     return np.mean(found, axis=0)
 
 
-def _ranks(values: Float[np.ndarray, "windows keys"]) -> Float[np.ndarray, "windows keys"]:
+def _ranks(values: Real[np.ndarray, "windows keys"]) -> Float[np.ndarray, "windows keys"]:
     """Ranks less their mean, of length 1; zeros where all are equal."""
     from scipy.stats import rankdata
 
