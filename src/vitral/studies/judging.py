@@ -4,9 +4,11 @@
 (`vitral.studies.estimator`). Its words are *better* and *worse* ("by less than the margin" where the whole interval
 lies within the margin), *equivalent* (the interval lies within the margin and contains zero), *undecided*, and *fails*.
 Where a run of either arm failed, the ranks of all their runs are compared, failed runs last (`estimator.rank_test`):
-with six seeds it sees a harm that every run shows in families of up to 23 contrasts. Each such contrast has its share
-of the family's level of 5 %, the others have theirs together. No mean contains a failed run. Where two arms run with
-different tuned values, the interval is wider by the variance of that choice (`losses.choice_variance`).
+with six seeds it sees, in families of up to 23 contrasts, that each run of one arm is worse than each of the other. It
+does not know which runs share a seed: where seeds differ more than arms, as drawn texts do, it may show nothing. Each
+such contrast has its share of the family's level of 5 %, the others have theirs together. No mean of an arm that
+trained from some seed contains a failed run. Where two arms run with different tuned values, the interval is wider by
+the variance of that choice (`losses.choice_variance`).
 
 `judge` judges the comparisons of a probe, a family of its own, marked exploratory. The rule is the paired t test
 (Student 1908) with Bonferroni's correction: with m comparisons in the family, each interval has the confidence

@@ -20,9 +20,7 @@ from vitral.explanation.grading.key import AnswerKey
 Credit = Annotated[float, Field(ge=0, le=1)]
 Points = Annotated[float, Field(ge=0, le=1e6)]
 WRONG, FOLLOWS, RIGHT = (ORDER.index(each) for each in (Verdict.wrong, Verdict.follows, Verdict.right))
-OF_NUMBERS = (
-    *("copied", "digit", "sign", "point", "other-row", "term", "total", "constant", "repeated", "operand", "zero"),
-)
+OF_NUMBERS = ("copied", "digit", "sign", "point", "other-row", "term", "total", "constant", "operand", "zero")
 """Beginnings of the kinds of slips with numbers; with any other slip the rule of the step is wrong."""
 REPRODUCED = 0.56
 """Units by which an explanation may miss a number that it reproduces."""
