@@ -14,8 +14,10 @@ from vitral.model import ModelConfig, Transformer, next_token_loss
 from vitral.model.modes import evaluating
 
 MOST_EXCESS = {"gpt2": 0.1, "wide": 0.1, "pytorch": 0.5, "lecun": 0.8}
-"""A fresh model's loss on random tokens exceeds ln V by at most this, up to a width of 400; of lecun, where a norm stands
-before the head."""
+"""A fresh model's loss on random tokens exceeds ln V by at most this, up to a width of 400.
+
+Of lecun only where a norm stands before the head.
+"""
 
 
 def fresh_excess(model: Transformer) -> float:
