@@ -53,6 +53,7 @@ def test_the_manuals_example_is_read(tmp_path: Path) -> None:
         (f"{HEAD}changes.model.d_model = 4\n[budgets.quick]\nchanges = 3\n{BASE}", "budgets.quick.changes: "),
         (f"{HEAD}arms = 3", "arms: "),
         (arm("grid = [[3]]"), "arms.1: grid.0.0: "),
+        (arm("grid = ['no axis']"), "arms.1: grid.0: "),
         (arm("grid = [[{ a = 1 }], [{ a = 2 }]]"), "arms.1.grid: two axes have the key 'a'"),
         (arm("grid = [[{ a = 1, budget = 'huge' }]]\nchanges.model.d_ff = '{a}'"), "arms.1: budget: 'huge' is not one"),
         (arm("grid = [[{ a = 1 }]]\nchanges.model.d_ff = '{b}'"), "arms.1: '{b}' asks for 'b'"),

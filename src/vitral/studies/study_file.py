@@ -1,11 +1,12 @@
 """Study files: a study as TOML, for the named studies and for one's own. `docs/study-files.md` is the manual.
 
-A file has the fields of `vitral.studies.design.Study` and two shorthands, which are written out before it is checked:
+A file has the fields of `vitral.studies.design.Study` and three shorthands, which are written out before it is checked:
 
 - `changes` at the top is laid under the changes of every budget.
 - An arm with a `grid` stands for many arms, one for each combination of a row of every axis. `{key}` in its texts and
   changes is replaced by the row's value; the budget is the largest of those in the rows and the arm. A combination that
   would have the name of the first arm is that arm, and is left out.
+- `axes` at the top names axes; a grid may have the name instead of the rows.
 """
 
 import itertools
@@ -50,8 +51,9 @@ def parse_study(text: str, where: str) -> Study:
 def titles_of(text: str) -> dict[str, Message]:
     """The titles of the arms in a study's file, those of a grid with the values of their rows."""
     found: dict[str, Message] = {}
-    for arm in tomllib.loads(text)["arms"]:
-        for rows in itertools.product(*arm.get("grid", ())):
+    data = tomllib.loads(text)
+    for arm in data["arms"]:
+        for rows in itertools.product(*_named(arm.get("grid", ()), data.get("axes", {}))):
             values = {key: value for row in rows for key, value in row.items()}
             title = N_(arm["title"]).format(**values) if values else N_(arm["title"])
             found[title] = title
@@ -61,6 +63,7 @@ def titles_of(text: str) -> dict[str, Message]:
 class _Shorthands(Config):
     changes: Table = Field(default_factory=dict)
     budgets: dict[BudgetName, Budget] = Field(default_factory=dict)
+    axes: dict[str, list[Table]] = Field(default_factory=dict)
     arms: list[Table]
 
 
@@ -79,23 +82,27 @@ def _study(data: Mapping[str, Any], where: str) -> Study:
         name: one.plain() | {"changes": merge(found.changes, one.changes)} for name, one in found.budgets.items()
     }
     arms = [
-        plain for index, arm in enumerate(found.arms) for plain in _arms(arm, found.arms[0], f"{where}: arms.{index}")
+        plain for index, arm in enumerate(found.arms) for plain in _arms(arm, found, f"{where}: arms.{index}")
     ]
-    rest = {key: value for key, value in data.items() if key != "changes"}
+    rest = {key: value for key, value in data.items() if key not in ("changes", "axes")}
     return Study.parse({**rest, "budgets": budgets, "arms": arms}, where)
 
 
-def _arms(arm: Table, base: Table, where: str) -> Iterator[Table]:
+def _named(grid: Any, axes: Mapping[str, Any]) -> Any:
+    return [axes.get(one, one) if isinstance(one, str) else one for one in grid] if isinstance(grid, list) else grid
+
+
+def _arms(arm: Table, study: _Shorthands, where: str) -> Iterator[Table]:
     """The arms that one table of `[[arms]]` stands for, each checked, so that errors name the table as written."""
     if "grid" not in arm:
         yield Arm.parse(arm, where).plain()
         return
-    axes, template = _axes(arm["grid"], where), {key: value for key, value in arm.items() if key != "grid"}
+    axes, template = _axes(_named(arm["grid"], study.axes), where), {key: value for key, value in arm.items() if key != "grid"}
     for rows in itertools.product(*axes):
         values = {key: value for row in rows for key, value in row.items()}
         budgets = [table["budget"] for table in (template, *rows) if "budget" in table]
         filled = _filled(template, values, where)
-        if filled.get("name") != base.get("name"):
+        if filled.get("name") != study.arms[0].get("name"):
             yield Arm.parse(
                 filled | ({"budget": max(budgets, key=(*BUDGETS, *budgets).index)} if budgets else {}), where
             ).plain()
