@@ -14,7 +14,7 @@ PYTHONS := 3.11 3.12 3.13 3.14
 LOWEST := 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 	print(*(each.replace(">=", "==") for each in project["dependencies"]), sep="\n")'
 
-.PHONY: demo test test-merge test-full sizes test-oldest test-newest check format gallery first-steps web native llama bench wheel no-compiler resolve constraints clean
+.PHONY: demo test test-merge test-full sizes test-oldest test-newest check format gallery sources first-steps web native llama bench wheel no-compiler resolve constraints clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vitral demo
@@ -63,6 +63,10 @@ format: $(VENV)/.installed-dev
 
 gallery: $(VENV)/.installed
 	$(BIN)/python docs/make_gallery.py
+
+# The page of the lecture notes and the index of studies, from sources.toml, findings.toml and the results.
+sources: $(VENV)/.installed
+	$(BIN)/python -m docs.make_sources
 
 # On an idle machine: what both first-steps.md show is measured again.
 first-steps: $(VENV)/.installed

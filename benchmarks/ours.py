@@ -17,7 +17,6 @@ from vitral.model import Transformer
 from vitral.runs import RunFolder
 from vitral.training import RunConfig, silent
 from vitral.training.loop import Trainer, one_step
-from vitral.training.optimizers import optimizer_of
 
 Feed = Callable[[], tuple[Tensor, Tensor]]
 """Returns the next batch, inputs and targets [batch, time]; drawing it is part of a step."""
@@ -83,8 +82,7 @@ def trainer(
     }
     config = RunConfig.parse({"model": shape.model_config().plain(), "training": training})
     ours = model(shape, config.seed).to(device)
-    optimizer = optimizer_of(ours, config.training)
-    trainer = Trainer(config, dataset, ours, optimizer, RunFolder(Path(tempfile.gettempdir())), silent)
+    trainer = Trainer(config, dataset, ours, RunFolder(Path(tempfile.gettempdir())), silent)
 
     def step() -> None:
         one_step(trainer)

@@ -20,7 +20,6 @@ from students import Changed, Sheet, student_sheet
 from vitral.core.errors import UsageError
 from vitral.explanation import CheckReport, Verdict, check, parse_example
 from vitral.explanation.checks.slips import Slip
-from vitral.runs.presets import preset_model
 
 ACCUSED = (Verdict.follows, Verdict.wrong)
 ACQUITTED = (Verdict.right, Verdict.rounding, Verdict.unclear)
@@ -91,7 +90,7 @@ class Row:
 
 def judged(sheet: Sheet) -> CheckReport:
     """The checker's report on a sheet."""
-    return check(parse_example(sheet.text, preset_model))
+    return check(parse_example(sheet.text))
 
 
 def verdict_on(report: CheckReport, changed: Changed) -> Verdict:
@@ -311,7 +310,6 @@ MEANT = {
     "positions-from-one": ("position-from-1",),
     "sine-cosine": ("position-sine-cosine",),
     "exponent-other": ("position-exponent",),
-    "halves": ("position-halves",),
     "degrees": ("position-degrees",),
     "second-best": ("greedy-second",),
     "temperature-inverted": ("temperature-multiplied",),

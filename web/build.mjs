@@ -22,13 +22,12 @@ async function script(outfile, source, options) {
 }
 
 await script(join(templates, "live.js"), "src", { entryPoints: ["src/main.ts"], globalName: "vitral", target: "es2020" });
-for (const [file, entry] of [["page.js", "main.tsx"], ["served.js", "over.tsx"]])
-  await script(join(page, file), "src/page", {
-    entryPoints: [`src/page/${entry}`],
-    target: "es2022",
-    plugins: [numbers(all)],
-    tsconfigRaw: { compilerOptions: { jsx: "react-jsx", jsxImportSource: "preact", alwaysStrict: true, useDefineForClassFields: false } },
-  });
+await script(join(page, "page.js"), "src/page", {
+  entryPoints: ["src/page/main.tsx"],
+  target: "es2022",
+  plugins: [numbers(all)],
+  tsconfigRaw: { compilerOptions: { jsx: "react-jsx", jsxImportSource: "preact", alwaysStrict: true, useDefineForClassFields: false } },
+});
 await build({
   ...common,
   entryPoints: ["src/page/style.css"],

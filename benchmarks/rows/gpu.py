@@ -13,7 +13,7 @@ from benchmarks.results import OURS, Goal, Measurement, Section
 from benchmarks.results import measure as measure_contenders
 from benchmarks.shapes import GPT2, TINY, Shape
 from benchmarks.timing import clocked
-from vitral.forecast.forecasting import accelerators
+from vitral.forecast import accelerators
 from vitral.model.counts import cost
 
 NAMES = ("gpu",)

@@ -9,7 +9,7 @@ import pytest
 
 from vitral import forecast
 from vitral.core.errors import UsageError
-from vitral.forecast.forecasting import accelerators
+from vitral.forecast import accelerators
 from vitral.runs import RunConfig
 from vitral.training.costs import training_bytes
 

@@ -91,7 +91,7 @@ def test_no_rank_trains_on_without_its_launcher(trial: int, config: Path) -> Non
         time.sleep(random.uniform(0, 0.5))
         launcher.kill()
         assert all(select.select([rank], [], [], 30)[0] for rank in ranks)
-    assert RunFolder.open(config.with_name("out")).newest() is not None
+    assert RunFolder.open(config.with_name("out")).latest() is not None
 
 
 DYING = """

@@ -36,6 +36,7 @@ MISTAKES = [
     ("count fast --learning-rate=0.1", "--set training.optimizer.learning_rate=0.1"),
     ("train sample --steps", "--set training.steps=…"),
     ("list texts --times", "--times"),
+    ("demo --set training.objective=masked", "leave training.objective out"),
     ("train sample --set model.attention.mask=bidirectional", "already sees its next token"),
     ("train sample --set training.optimizer.learning_rate=nan", "finite"),
     ("train sample --device tpu", "tpu"),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import vitral
-from vitral.compare.comparison import BITS, NATS, RunComparison
+from vitral.compare import BITS, NATS, RunComparison
 from vitral.core.config import merge
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import in_language

@@ -32,7 +32,7 @@ SHORT = {"training": {"steps": 5, "evaluate_every": 2, "evaluation_tokens": 100}
 @pytest.fixture
 def _timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of the usual model takes 2 s."""
-    monkeypatch.setattr(study_cost, "time_steps", lambda config, build, plan: 2.0)
+    monkeypatch.setattr(study_cost, "time_steps", lambda config, build: 2.0)
     monkeypatch.setattr(study_cost, "resolve_plan", lambda base, build, tokens: ResolvedPlan(base, ()))
 
 

@@ -19,25 +19,25 @@ GIB = 2**30
 
 
 @pytest.fixture(autouse=True)
-def _sixteen_cores_sixty_four_gib(monkeypatch: pytest.MonkeyPatch) -> None:
+def _sixteen_cores_sixty_four_gib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A known machine below the container."""
+    monkeypatch.setattr(machine, "ROOT", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)), raising=False)
     monkeypatch.setattr(machine, "_physical_memory", lambda: 64 * GIB)
     monkeypatch.setattr(machine, "_resource_limit", lambda name: None)
 
 
-def written(root: Path, files: dict[str, str]) -> Path:
-    """The folder with these files in it."""
+def write(root: Path, files: dict[str, str]) -> None:
+    """Put these files into the folder."""
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    return root
 
 
 @pytest.mark.parametrize("unified", ["sys/fs/cgroup", "sys/fs/cgroup/unified"])
 def test_version_2_counts_every_group_above(unified: str, tmp_path: Path) -> None:
-    root = written(
+    write(
         tmp_path,
         {
             "proc/self/cgroup": "0::/outer/inner\n",
@@ -47,13 +47,13 @@ def test_version_2_counts_every_group_above(unified: str, tmp_path: Path) -> Non
             f"{unified}/outer/inner/memory.max": "max\n",
         },
     )
-    assert cores(root) == 4
-    assert memory_limit(root) == 8 * GIB
+    assert cores() == 4
+    assert memory_limit() == 8 * GIB
 
 
 def test_version_1_counts_every_group_above(tmp_path: Path) -> None:
     unlimited = str(2**63 - 4096)
-    root = written(
+    write(
         tmp_path,
         {
             "proc/self/cgroup": "4:memory:/job/step\n2:cpu,cpuacct:/job\n0::/\n",
@@ -66,29 +66,29 @@ def test_version_1_counts_every_group_above(tmp_path: Path) -> None:
             "sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us": "100000",
         },
     )
-    assert cores(root) == 2
-    assert memory_limit(root) == 5 * GIB
+    assert cores() == 2
+    assert memory_limit() == 5 * GIB
 
 
 @pytest.mark.parametrize(("quota", "count"), [("1000 100000", 1), ("99999 100000", 1), ("9900000 100000", 16)])
 def test_cores_are_at_least_one_and_at_most_those_there(quota: str, count: int, tmp_path: Path) -> None:
-    root = written(tmp_path, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": quota})
-    assert cores(root) == count
+    write(tmp_path, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": quota})
+    assert cores() == count
 
 
-def test_the_address_space_is_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_space_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_resource_limit", {"RLIMIT_AS": 3 * GIB}.get)
-    assert memory_limit(tmp_path) == 3 * GIB
+    assert memory_limit() == 3 * GIB
     monkeypatch.setattr(machine, "_physical_memory", lambda: None)
     monkeypatch.setattr(machine, "_resource_limit", lambda name: None)
-    assert memory_limit(tmp_path) is None
+    assert memory_limit() is None
 
 
 @pytest.mark.parametrize("flags", ["fma amx_bf16 avx2", "avx2"])
 def test_a_unit_for_matrices_is_listed_by_the_kernel(flags: str, tmp_path: Path) -> None:
-    root = written(tmp_path, {"proc/cpuinfo": f"processor : 0\nmodel name\t: Some CPU\nflags\t\t: {flags}\n"})
-    assert has_matrix_unit(root) == ("amx" in flags)
-    assert processor(root) == "Some CPU"
+    write(tmp_path, {"proc/cpuinfo": f"processor : 0\nmodel name\t: Some CPU\nflags\t\t: {flags}\n"})
+    assert has_matrix_unit() == ("amx" in flags)
+    assert processor() == "Some CPU"
 
 
 def test_more_memory_than_there_is_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

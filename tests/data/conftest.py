@@ -36,7 +36,6 @@ def encoded_splits(
     return {
         split: Split(np.concatenate(tokens[split]), np.stack([end[:-1], end[1:]], axis=1))
         for split, end in ends.items()
-        for split, end in ends.items()
     }
 
 

@@ -5,13 +5,15 @@ import pytest
 
 from vitral.core.errors import UsageError
 from vitral.data import Corpus, CorpusConfig, corpus_names, load_corpus
-from vitral.data.sources import Source
+from vitral.data.sources import SOURCES, Source
 
-SOURCES = {"homer": Source("an epic", "http://127.0.0.1:9/never", ("sing",), ("homer-complete.txt",))}
+HOMER = Source("an epic", "http://127.0.0.1:9/never", ("sing",), ("homer-complete.txt",))
 
 
 def load(source: str | Path, **options: object) -> Corpus:
-    return load_corpus(CorpusConfig.parse({"source": str(source), **options}), sources=SOURCES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SOURCES, "homer", HOMER)
+        return load_corpus(CorpusConfig.parse({"source": str(source), **options}))
 
 
 def refusal(source: str | Path) -> str:

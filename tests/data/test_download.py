@@ -2,14 +2,16 @@ import pytest
 
 from vitral.core.errors import StorageError, UsageError
 from vitral.data import CorpusConfig, load_corpus
-from vitral.data.sources import Source
+from vitral.data.sources import SOURCES, Source
 
 TEXT = b"\xef\xbb\xbfLicence\r\n*** START OF THE EBOOK ***\r\nSing, goddess\r\n*** END OF THE EBOOK ***\r\n"
 HOLDS = ("*** START OF TH", "*** END OF TH")
 
 
 def load(url, name="homer"):
-    return load_corpus(CorpusConfig(source=name), sources={name: Source("an epic", url, HOLDS)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SOURCES, name, Source("an epic", url, HOLDS))
+        return load_corpus(CorpusConfig(source=name))
 
 
 def files(folder):

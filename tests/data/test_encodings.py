@@ -140,5 +140,5 @@ def test_the_encoding_is_noted_and_changes_the_dataset(tmp_path: Path) -> None:
     config = CorpusConfig.parse({"source": str(tmp_path / "x.txt"), "encoding": "cp1252"})
     one, other = prepare(config), prepare(config.model_copy(update={"encoding": "cp1250"}))
     assert any("cp1252" in note for note in one.notes)
-    assert one.sha256 == other.sha256
+    assert one.text.sha256 == other.text.sha256
     assert one.fingerprint != other.fingerprint

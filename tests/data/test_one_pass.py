@@ -19,6 +19,7 @@ from vitral.data import (
     byte_tokenizer,
     char_tokenizer,
     declaring,
+    long_texts,
     tokens,
 )
 
@@ -38,7 +39,7 @@ TOKENIZERS: list[Tokenizer] = [
 def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of a few characters, by one thread or by three; every file is long."""
     monkeypatch.setattr(alphabet, "cores", lambda: request.param)
-    monkeypatch.setattr(alphabet, "_CHUNK", 3)
+    monkeypatch.setattr(long_texts, "_CHUNK", 3)
     monkeypatch.setattr(tokens, "_TOGETHER", 13)
 
 

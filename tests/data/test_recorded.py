@@ -49,7 +49,7 @@ def again(trained: tuple[CorpusConfig, Dataset, Recorded], run: Path, **options:
     config, dataset, recorded = trained
     found = prepare_recorded(config, recorded, tokenizer=dataset.tokenizer, run_folder=run, **options)
     assert found.fingerprint == dataset.fingerprint
-    assert found.corpus_name == dataset.corpus_name
+    assert found.name == dataset.name
     assert all((found.splits[name].tokens == dataset.splits[name].tokens).all() for name in dataset.splits)
     return found
 
@@ -137,7 +137,7 @@ def test_a_text_is_read_again_from_where_it_was_found(tmp_path: Path, run: Path)
     trained = train_on(write(tmp_path / "my.txt"))
     shutil.move(tmp_path / "my.txt", tmp_path / "other name.dat")
     found = again(trained, run, corpus=tmp_path / "other name.dat")
-    assert found.load_text().sha256 == found.sha256
+    assert found.load_text().sha256 == found.text.sha256
     write(tmp_path / "other name.dat", 8)
     with pytest.raises(UsageError):
         found.load_text()

@@ -9,7 +9,7 @@ from vitral.core.errors import UsageError
 from vitral.data import SPLITS, CorpusConfig, prepare
 from vitral.data.split import Blocks, in_blocks
 from vitral.data.training_text import drawn, shared
-from vitral.data.works import works_by_split, works_from, works_of
+from vitral.data.works import held_out, works_from, works_of
 
 NUM_WORKS = 20
 
@@ -154,7 +154,7 @@ def test_a_text_whose_works_are_unknown_or_too_few_is_refused(tmp_path, book):
     with pytest.raises(UsageError, match="its works are not known"):
         prepare(CorpusConfig.parse({"source": str(plain), "split": "works"}))
     with pytest.raises(UsageError, match="the text has 2 works"):
-        works_by_split(works_from("A\nB\n", ["A", "B"]))
+        held_out(works_from("A\nB\n", ["A", "B"]))
     for lines in (["*"], [""], ["one\ntwo"]):
         with pytest.raises(UsageError, match="works"):
             CorpusConfig.parse({"source": str(book), "works": lines})

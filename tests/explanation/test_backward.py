@@ -12,7 +12,7 @@ from variants import EXPLAINED, TEXT, TOKENIZER, made
 
 from vitral.core.errors import UsageError
 from vitral.explanation import Choice, Example, RunView, Step, parse_example, to_text, walk_backward, walk_run
-from vitral.explanation.backward import Backward, log_loss, loss_of, named_cell
+from vitral.explanation.backward import Backward, loss_of, named_cell
 from vitral.explanation.examples.by_name import find_example, gallery
 from vitral.explanation.examples.schema import AXES
 from vitral.explanation.formulas import text, value_of
@@ -21,7 +21,6 @@ from vitral.explanation.phrasebook import LANGUAGES, phrases
 from vitral.explanation.sheet import Sheet, computed
 from vitral.explanation.trace import trace_text
 from vitral.report.walkthrough import to_markdown, to_page
-from vitral.runs.presets import preset_model
 
 BLOCK = """
 block = "post"
@@ -55,7 +54,7 @@ def block(activation: str, norm: str) -> Example:
     gate = "w_gate = [[0.2, 1, 0], [1, 0, 0.5], [0, -0.4, 1], [0.3, 0, 0.6]]" if activation == "swiglu" else ""
     text = BLOCK.replace("ACTIVATION", activation).replace("NORM", norm).replace("GATE", gate)
     text = text.replace("attn_norm_bias", "#") if norm == "rmsnorm" else text
-    return parse_example(text, preset_model)
+    return parse_example(text)
 
 
 def true_in_every_cell(backward: Backward) -> int:
@@ -112,7 +111,8 @@ def test_every_equation_of_every_example_of_the_gallery_is_true(name: str) -> No
 @pytest.mark.parametrize("activation", ["relu", "squared_relu", "gelu", "gelu_tanh", "swiglu"])
 def test_every_equation_of_a_block_is_true_and_so_is_the_loss_of_a_word(activation: str, norm: str) -> None:
     sheet = block(activation, norm).sheet
-    for loss in (log_loss(sheet, (1, 2)), loss_of(sheet, "z", (1, 2, 0)), loss_of(sheet, "resid_mid", (2, 1))):
+    of_word = loss_of(sheet, "probabilities", (1, 2), is_log=True)
+    for loss in (of_word, loss_of(sheet, "z", (1, 2, 0)), loss_of(sheet, "resid_mid", (2, 1))):
         backward = Backward(sheet, loss)
         assert true_in_every_cell(backward) > 50
         computed_names = {made.name for made in sheet.quantities}
@@ -124,12 +124,15 @@ def test_every_equation_of_every_kind_of_model_is_true(variant: str) -> None:
     traced = trace_text(made(variant), TOKENIZER, TEXT)
     backward = some_loss(traced.blocks[0])
     assert true_in_every_cell(backward) > 100
-    assert true_in_every_cell(Backward(traced.ending, log_loss(traced.ending, (2, 1)))) > 100
+    assert (
+        true_in_every_cell(Backward(traced.ending, loss_of(traced.ending, "probabilities", (2, 1), is_log=True))) > 100
+    )
 
 
 def test_the_gradient_is_the_change_of_the_loss() -> None:
     sheet = block("gelu", "layernorm").sheet
     name, index = named_cell("weights[2,3,1]", sheet, 0)
+    assert named_cell("Attention weights [2, 3, 1]", sheet, 0) == (name, index)
     backward = Backward(sheet, loss_of(sheet, name, index))
     given = {each: value for each, value in sheet.values.items() if each not in sheet}
     for changed in ("w_q", "w_k", "embedding"):
@@ -145,7 +148,7 @@ def test_the_gradient_is_the_change_of_the_loss() -> None:
 
 def test_softmax_by_hand() -> None:
     """Two equal scores: weights ½ and ½, so dmasked of the first is ½·(1 − ½) = ¼, of the other −¼."""
-    example = parse_example('mask = "causal"\nscale = "none"\n[given]\nscores = [[0, 9], [5, 5]]', preset_model)
+    example = parse_example('mask = "causal"\nscale = "none"\n[given]\nscores = [[0, 9], [5, 5]]')
     backward = Backward(example.sheet, loss_of(example.sheet, "weights", (0, 1, 0)))
     assert backward.gradients["masked"][0].tolist() == [[0, 0], [0.25, -0.25]]
     assert backward.gradients["scores"][0].tolist() == [[0, 0], [0.25, -0.25]]

@@ -9,14 +9,13 @@ from scrambled import make_claims, make_given
 from vitral.explanation import CheckReport, Verdict, check, corrected, parse_example, phrases
 from vitral.explanation.checks.report import first_wrong, rows
 from vitral.explanation.examples.by_name import find_example, gallery
-from vitral.runs.presets import preset_model
 
 SAY = phrases("en")
 FULL = os.environ.get("VITRAL_FULL") == "1"
 
 
 def checked(text: str) -> CheckReport:
-    return check(parse_example(text, preset_model))
+    return check(parse_example(text))
 
 
 def verdicts(report: CheckReport) -> dict[str, dict[tuple[int, ...], str]]:
@@ -151,7 +150,7 @@ def test_right_printed_numbers_may_be_carried_on_rounded() -> None:
 @pytest.mark.parametrize("seed", range(40 if FULL else 5))
 def test_whatever_is_claimed_is_answered_and_can_be_corrected(seed: int) -> None:
     given = make_given(seed)
-    example = parse_example(given, preset_model)
+    example = parse_example(given)
     values = {quantity.name: example.sheet.values[quantity.name] for quantity in example.sheet.quantities}
     report = checked(given + make_claims(seed, values, example.decimals))
     assert checked(corrected(report)).worst in (Verdict.unknown, Verdict.right, Verdict.doubtful)

@@ -20,7 +20,6 @@ from vitral.explanation.documents.grid import SheetGrid
 from vitral.explanation.documents.labels import Label, known_label
 from vitral.explanation.examples.by_name import find_example
 from vitral.explanation.examples.file import read_example
-from vitral.runs.presets import preset_model
 
 Matrix = list[list[str]]
 
@@ -101,7 +100,7 @@ FORMS = {".md": markdown, ".txt": printed, ".csv": csv, ".xlsx": xlsx}
 
 
 def read(raw: str | bytes, suffix: str):
-    return read_example(document_of(raw.encode() if isinstance(raw, str) else raw, f"notes{suffix}"), preset_model)
+    return read_example(document_of(raw.encode() if isinstance(raw, str) else raw, f"notes{suffix}"))
 
 
 @pytest.mark.parametrize("suffix", FORMS)
@@ -139,7 +138,7 @@ def test_a_corrected_file_has_the_same_format_and_is_right(suffix: str, tmp_path
     assert report.worst is Verdict.wrong
     fixed = tmp_path / f"fixed{suffix}"
     fixed.write_bytes(corrected_file(report))
-    again = check(load_example(fixed, preset_model))
+    again = check(load_example(fixed))
     assert again.worst in (Verdict.right, Verdict.rounding)
     assert sum(again.counts().values()) == sum(report.counts().values())
 
@@ -161,13 +160,13 @@ NOTES = Path(__file__).parent / "notes"
 
 
 def test_row_1_alone_an_identity_and_shares_in_percent_are_read() -> None:
-    report = check(load_example(NOTES / "row-one-only.md", preset_model))
+    report = check(load_example(NOTES / "row-one-only.md"))
     [output] = [quantity for quantity in report.quantities if quantity.claim.name == "out"]
     assert int((~output.claim.values.isnan()).sum()) == 2  # 0.60 and 0.40 are right, 0.59 and 0.41 are claimed
-    example = load_example(NOTES / "identity-in-notes.md", preset_model)
+    example = load_example(NOTES / "identity-in-notes.md")
     assert example.sheet.values["w_q"][0].tolist() == [[float(i == j) for j in range(4)] for i in range(4)]
     assert example.document.notes == ()
-    percent = load_example(NOTES / "percent.toml", preset_model)
+    percent = load_example(NOTES / "percent.toml")
     assert check(percent).worst is Verdict.right
     text = percent.text.replace("33.9%", "39.9%")
     wrong = check(read(text, ".toml"))
@@ -187,6 +186,12 @@ def test_a_table_of_another_subject_is_noted() -> None:
     example = read(notes, ".md")
     assert len(example.document.notes) == 1
     assert check(example).counts() == check(read(markdown(GIVEN, CLAIMED), ".md")).counts()
+
+
+def test_a_printed_table_that_beam_search_reads_is_judged() -> None:
+    page = (Path(__file__).parents[2] / "docs/gallery/beam-beats-greedy.md").read_bytes()
+    wrong = page.replace(b"| the | 0.0 | 0.6 |", b"| the | 0.0 | 0.5 |")
+    assert check(read_example(document_of(wrong, "beam.md"))).worst is Verdict.wrong
 
 
 def test_rows_one_by_one_are_a_matrix() -> None:
@@ -215,8 +220,8 @@ def test_a_corrected_spreadsheet_has_numbers_where_it_had_formulas() -> None:
     where = next(cell for row in sheet.iter_rows() for cell in row if cell.value == 3.93)
     where.value = "=4-0.07"
     document.grid.raw = saved(book)
-    report = check(read_example(document, preset_model))
-    again = check(read_example(document_of(corrected_file(report), "notes.xlsx"), preset_model))
+    report = check(read_example(document))
+    again = check(read_example(document_of(corrected_file(report), "notes.xlsx")))
     assert again.worst in (Verdict.right, Verdict.rounding)
 
 
@@ -298,7 +303,7 @@ def test_brackets_nested_too_deep_are_refused() -> None:
     for depth in (300, 420, 900):
         text = f'mask = "causal"\n[given]\nq = {"[" * depth}1{"]" * depth}\n'
         with pytest.raises(UsageError):
-            read_example(document_of(text.encode(), "deep.toml"), preset_model)
+            read_example(document_of(text.encode(), "deep.toml"))
 
 
 def test_more_standard_input_than_a_file_may_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,7 +324,7 @@ def test_a_step_that_mentions_a_longer_word_leaves_the_setting() -> None:
     text = (
         '[given]\nq = [[1, 0]]\nk = [[1, 2]]\nmask = "bidirectional"\nscale = "none"\n[steps]\nother = "scaled + 1"\n'
     )
-    example = read_example(document_of(text.encode(), "own.toml"), preset_model)
+    example = read_example(document_of(text.encode(), "own.toml"))
     assert "scale" not in example.sheet.values
 
 

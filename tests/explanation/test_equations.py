@@ -28,7 +28,6 @@ from vitral.explanation.formulas.notation import Equation, Expression
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.trace import trace_text
 from vitral.report.walkthrough import to_latex, to_page
-from vitral.runs.presets import preset_model
 
 FULL = os.environ.get("VITRAL_FULL") == "1"
 LANGUAGES = ("en", "pt")
@@ -113,7 +112,7 @@ def test_the_equations_of_a_free_step_are_true(expression: str, size: float) -> 
     given = {"a": rng.normal(size=(2, 3)) * size, "b": rng.normal(size=(3, 2)), "c": rng.normal(size=(2, 3))}
     written = "\n".join(f"{name} = {value.round(3).tolist()}" for name, value in given.items())
     steps = f'use = "sum(b) + sum(t)"\ntotal = "sum(a * c)"\nmade = "{expression}"\n'
-    sheet = parse_example(f"[given]\n{written}\nt = [1, 0]\n[steps]\n{steps}", preset_model).sheet
+    sheet = parse_example(f"[given]\n{written}\nt = [1, 0]\n[steps]\n{steps}").sheet
     along = range(2 if "axis=0" in expression else 3)
     names = Names(
         {name: value.numpy() for name, value in sheet.values.items()}, 1, {"l": along, "i": range(2), "j": range(3)}
@@ -177,7 +176,7 @@ def test_documents_print_no_other_equations(name: str, language: str) -> None:
 def test_the_equation_in_a_sentence_is_true(scale: str, language: str) -> None:
     for d_head in (1, 2, 3, 5, 64):
         given = f"mask = 'causal'\nscale = '{scale}'\n[given]\nscores = [[1]]\nd_k = {d_head}\n"
-        step = walk_example(parse_example(given, preset_model), language=language).steps[1]
+        step = walk_example(parse_example(given), language=language).steps[1]
         [found] = re.findall(r"1/√?d_k = 1/√?\d+ = [\d.,]+", step.sentence)
         [sides] = equations(found)
         check_equation(sides, Names({"d_k": d_head, "d[k]": d_head}), 3, comma=language == "pt")

@@ -11,11 +11,10 @@ from vitral.core.language import in_language
 from vitral.core.names import ATTENTION_STEPS, BLOCK_STEPS
 from vitral.explanation import Choice, Example, Verdict, check, parse_example, walk_example
 from vitral.explanation.examples.by_name import find_example, gallery
-from vitral.runs.presets import preset_model
 
 
 def read(text: str) -> Example:
-    return parse_example(text, preset_model)
+    return parse_example(text)
 
 
 HEAD = 'mask = "causal"\nscale = "none"\n'

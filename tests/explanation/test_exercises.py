@@ -14,12 +14,10 @@ from vitral.core.language import in_language
 from vitral.explanation import KINDS, Verdict, check, exercise_of, exercise_text, key_text, parse_example
 from vitral.explanation.documents import document_of
 from vitral.explanation.examples.file import read_example
-from vitral.explanation.exercises.effort import effort
-from vitral.explanation.exercises.problems import LIMITS
+from vitral.explanation.exercises.problems import DRAWN, effort
 from vitral.explanation.exercises.sheets import ExerciseSheet
 from vitral.explanation.exercises.workbook import workbook
 from vitral.report.paper import sheet_latex, sheet_page
-from vitral.runs.presets import preset_model
 
 SEEDS = range(12 if os.environ.get("VITRAL_FULL") == "1" else 4)
 FINE = (Verdict.right, Verdict.rounding)
@@ -27,14 +25,14 @@ HALF = 0.5
 
 
 def key_of(kind: str, seed: int) -> Any:
-    return parse_example(key_text(exercise_of(kind, seed=seed)), preset_model)
+    return parse_example(key_text(exercise_of(kind, seed=seed)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_hand_can_compute_the_numbers(kind: str) -> None:
     for seed in SEEDS:
         key = key_of(kind, seed)
-        assert effort(key).within(LIMITS[kind]), seed
+        assert effort(key).within(DRAWN[kind][1]), seed
         scale = 10**key.decimals
         for claim in key.claims:
             exact = key.sheet.values[claim.name] * scale
@@ -49,7 +47,7 @@ def test_the_key_is_right_and_the_sheet_is_empty(kind: str) -> None:
         text, key = exercise_text(exercise), check(key_of(kind, seed))
         assert key.worst in FINE, (seed, key)
         assert key.counts()["unknown"] == 0
-        sheet = check(parse_example(text, preset_model))
+        sheet = check(parse_example(text))
         assert sheet.worst is Verdict.unknown
         assert sheet.counts()["unknown"] == sum(key.counts().values())
         assert text == exercise_text(exercise)
@@ -62,15 +60,13 @@ def test_effort_counts_what_a_hand_does() -> None:
         'scale = "none"\nmask = "causal"\n[given]\nx = [[1, 2], [0, 3]]\nw_q = "identity"\nw_k = "identity"\n'
         "w_v = [[1, 1], [0, 1]]\n[claimed]\n"
     )
-    work = effort(parse_example(written, preset_model))
+    work = effort(parse_example(written))
     # q and k: 3 products each; v: 2 + 1 … row 1: 1·1, 1·1, 2·1; row 2: 3·1; scores 2 + 1 + 1 + 1; z: 2 + 4 - 1.
     assert work.products == 3 + 3 + 4 + 5 + 5
     assert work.largest == 9
     assert (work.exponentials, work.exponent) == (3, 9)
     assert (work.flat_rows, work.roots) == (0, 0)
-    flat = parse_example(
-        'mask = "bidirectional"\n[given]\nscaled = [[2, 2]]\nv = [[1], [2]]\n[claimed]\n', preset_model
-    )
+    flat = parse_example('mask = "bidirectional"\n[given]\nscaled = [[2, 2]]\nv = [[1], [2]]\n[claimed]\n')
     assert effort(flat).flat_rows == 1
 
 
@@ -130,7 +126,7 @@ def test_a_filled_spreadsheet_can_be_handed_in(kind: str) -> None:
     sheet = ExerciseSheet(exercise_of(kind, seed=5))
     made = workbook(sheet.key_toml)
     assert made is not None
-    report = check(read_example(document_of(made, "sheet.xlsx"), preset_model))
+    report = check(read_example(document_of(made, "sheet.xlsx")))
     read = [
         claim for claim in sheet.key.claims if claim.name != "loss" and not claim.name.startswith("d_")
     ]  # own steps
@@ -159,4 +155,4 @@ def test_sizes_that_a_kind_does_not_have_are_refused() -> None:
 def test_large_sizes_have_the_easiest_numbers_that_are_found() -> None:
     for sizes in ({"positions": 8, "d_model": 8}, {"positions": 1, "d_model": 1}):
         exercise = exercise_of("attention", **sizes)
-        assert check(parse_example(key_text(exercise), preset_model)).worst in FINE
+        assert check(parse_example(key_text(exercise))).worst in FINE

@@ -15,7 +15,6 @@ from vitral.explanation import check, parse_example, walk_example
 from vitral.explanation.examples.example import Example
 from vitral.explanation.expressions import evaluate, parse
 from vitral.explanation.formulas import value_of
-from vitral.model import ModelConfig
 
 BACKWARD = """
 vocabulary = ["the", "cat", "sat"]
@@ -40,12 +39,8 @@ new = "w_v - rate * grad(loss, w_v)"
 """
 
 
-def no_model(name: str) -> ModelConfig:
-    raise AssertionError(name)
-
-
 def read(text: str) -> Example:
-    return parse_example(text, no_model)
+    return parse_example(text)
 
 
 def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
@@ -291,3 +286,13 @@ def test_the_arithmetic_of_a_cell_has_its_value(expression: tuple[str, Value], a
         for stage in example.sheet.arithmetic("made", place).stages:
             worth = value_of(stage)
             assert math.isnan(worth) or worth == pytest.approx(float(value[place]), abs=1e-8)
+
+
+def test_a_gradient_that_rounded_inputs_do_not_change_is_judged() -> None:
+    sheet = (
+        '[given]\nh = [[3.1, 1.2, 2.9]]\nw = [1.1, 0.9, 1]\nb = [0.1, 0, 0.2]\n[steps]\nn = "layernorm(h, w, b, 0)"\n'
+    )
+    sheet += 'loss = "sum(n)"\nd = "grad(loss, b)"\n[claimed]\nn = [[1.24, -0.64, 1.09]]\nloss = 0.18\nd = [1, 2, 1]\n'
+    wrong = check(read(sheet)).first_wrong
+    assert wrong is not None
+    assert wrong.name == "n"

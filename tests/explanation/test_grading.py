@@ -15,7 +15,6 @@ from vitral.explanation.grading.grading import GradingRule, SheetGrade, check_ru
 from vitral.explanation.grading.key import AnswerKey
 from vitral.explanation.grading.sheets import GradedSheet
 from vitral.report.graded_class import GradedClass
-from vitral.runs.presets import preset_model
 
 GIVEN = """title = "Two words"
 mask = "bidirectional"
@@ -38,7 +37,7 @@ BLANK = '[claimed]\nscores = [["?", "?"], ["?", "?"]]\nweights = [["?", "?"], ["
 
 
 def key_of(text: str = GIVEN + RIGHT) -> AnswerKey:
-    return AnswerKey(parse_example(text, preset_model))
+    return AnswerKey(parse_example(text))
 
 
 def graded(text: str, rule: GradingRule | None = None, key: AnswerKey | None = None) -> SheetGrade:
@@ -141,9 +140,7 @@ def test_the_exercise_itself_is_a_key_and_question_marks_in_a_key_are_not_asked(
 def test_a_sheet_belongs_to_the_key_with_its_title_or_its_file_name() -> None:
     other = GIVEN.replace("Two words", "Others")
     paths = ("week/attention-1-key.toml", "week/attention-2-key.toml")
-    examples = [
-        parse_example(text + RIGHT, preset_model, Path(path)) for text, path in zip((GIVEN, other), paths, strict=True)
-    ]
+    examples = [parse_example(text + RIGHT, Path(path)) for text, path in zip((GIVEN, other), paths, strict=True)]
     one, two = (AnswerKey(example) for example in examples)
     for name, text, keys in (
         ("a", GIVEN, [one]),
@@ -189,7 +186,7 @@ NOTES = Path(__file__).parent / "notes"
 
 
 def of_class(*names: str) -> list[SheetGrade]:
-    key = AnswerKey(parse_example((NOTES / "key.toml").read_text(), preset_model))
+    key = AnswerKey(parse_example((NOTES / "key.toml").read_text()))
     sheets = [document_of((NOTES / f"{name}.toml").read_bytes(), f"{name}.toml") for name in names]
     return [grade_document(sheet, key, GradingRule()) for sheet in sheets]
 
@@ -321,7 +318,7 @@ w_v = [[[1], [1]], [[0], [1]]]
     less = graded(text + whole.replace(", [[0, 0], [0, 1]]]", "]"), key=key)
     assert points(less) == [1, 0.5]
     with pytest.raises(UsageError) as refused:
-        parse_example(text + "[claimed]\nscores = [[1, 1], [0, 0]]\n", preset_model)
+        parse_example(text + "[claimed]\nscores = [[1, 1], [0, 0]]\n")
     sides = str(refused.value).rpartition(": ")[2]
     assert "2 × 2 × 2" in sides
 

@@ -32,7 +32,6 @@ from vitral.explanation.examples.by_name import find_example, gallery
 from vitral.explanation.phrasebook import phrases
 from vitral.model import ModelConfig, Transformer
 from vitral.report.walkthrough import to_latex, to_markdown, to_page
-from vitral.runs.presets import preset_model
 
 ENGLISH = frozenset(
     re.findall(
@@ -202,7 +201,7 @@ def test_what_is_refused_is_refused_in_portuguese_at_the_same_line(case: str) ->
     said = []
     for language in ("en", "pt"):
         with in_language(language), pytest.raises(UsageError) as refused:
-            parse_example(f"[given]\n{given}\n[claimed]\n{claimed}\n", preset_model)
+            parse_example(f"[given]\n{given}\n[claimed]\n{claimed}\n")
         said.append(str(refused.value))
     lines = [re.search(r"(?:line|linha) (\d+)", each) for each in said]
     assert [line[1] for line in lines if line] == [line[1] for line in lines if line][:1] * len(said)
@@ -220,5 +219,5 @@ def test_an_exercise_is_in_the_language_and_its_numbers_are_not() -> None:
     assert not set(title) & set(comment)
     one, other = ([line for line in sheet.splitlines() if line[:1] not in ("t", "#")] for sheet in sheets)
     assert one == other
-    examples = [parse_example(sheet, preset_model) for sheet in sheets]
+    examples = [parse_example(sheet) for sheet in sheets]
     assert torch.equal(examples[0].sheet.values["out"], examples[1].sheet.values["out"])

@@ -9,7 +9,6 @@ from vitral.explanation import CheckReport, Verdict, check, parse_example
 from vitral.explanation.checks.report import guess
 from vitral.explanation.examples.by_name import find_example
 from vitral.explanation.phrasebook import phrases
-from vitral.runs.presets import preset_model
 
 SHEETS = Path(__file__).parent / "sheets"
 ACCUSED = (Verdict.follows, Verdict.wrong)
@@ -106,7 +105,7 @@ def test_a_guess_comes_with_the_numbers_that_it_gives(name: str) -> None:
 
 def test_a_row_that_does_not_add_up_is_told() -> None:
     text = 'mask = "bidirectional"\nscale = "none"\n[given]\nscores = [[1, 2, 3]]\n[claimed]\n'
-    report = check(parse_example(text + "weights = [[0.05, 0.25, 0.60]]", preset_model))
+    report = check(parse_example(text + "weights = [[0.05, 0.25, 0.60]]"))
     assert "0.90" in str(report)
 
 

@@ -11,13 +11,12 @@ from vitral.explanation.checks.rounding import RoundingRule
 from vitral.explanation.checks.units import Unit, units
 from vitral.explanation.examples.numerals import MOST_DECIMALS
 from vitral.explanation.expressions import compute, read
-from vitral.runs.presets import preset_model
 
 HEAD = 'mask = "bidirectional"\nscale = "sqrt"\n[given]\n'
 
 
 def checked(text: str) -> CheckReport:
-    return check(parse_example(HEAD + text, preset_model))
+    return check(parse_example(HEAD + text))
 
 
 def parts(report: CheckReport) -> set[str]:
@@ -40,13 +39,13 @@ def parts(report: CheckReport) -> set[str]:
 )
 def test_the_longest_number_of_a_quantity_tells_its_unit(claimed: str, expected: Unit) -> None:
     text = HEAD + "q = [[1, 0], [0, 1]]\nk = [[1, 2], [0, 1]]\n[claimed]\n" + claimed
-    assert units(parse_example(text, preset_model))["scores"] == expected
+    assert units(parse_example(text))["scores"] == expected
 
 
 def test_every_quantity_has_a_unit_of_its_own_unless_decimals_are_stated() -> None:
     text = "q = [[1, 0]]\nk = [[1, 2], [0, 1]]\n[claimed]\nscores = [[1, 0]]\nweights = [[0.670, 0.330]]\n"
-    assert units(parse_example(HEAD + text, preset_model)) == {"scores": Unit(0), "weights": Unit(3)}
-    assert set(units(parse_example("decimals = 2\n" + HEAD + text, preset_model)).values()) == {Unit(2)}
+    assert units(parse_example(HEAD + text)) == {"scores": Unit(0), "weights": Unit(3)}
+    assert set(units(parse_example("decimals = 2\n" + HEAD + text)).values()) == {Unit(2)}
 
 
 def test_a_number_with_significant_digits_has_a_unit_by_its_size() -> None:
@@ -78,7 +77,7 @@ def test_honest_sheets_are_believed_and_their_rule_is_named(rule: str) -> None:
 
 
 def test_a_rule_rounds_cuts_and_repairs() -> None:
-    example = parse_example(HEAD + BY_HAND + SHEETS["full"], preset_model)
+    example = parse_example(HEAD + BY_HAND + SHEETS["full"])
     weights = example.sheet["weights"]
     made = RoundingRule(powers=1).make(weights, example.sheet.values, Unit(2))
     torch.testing.assert_close(made, torch.tensor([[[8.3 / 10.3, 2.0 / 10.3]]], dtype=torch.float64))

@@ -13,7 +13,6 @@ from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.names import NICKNAMES, Names
 from vitral.explanation.examples.numerals import value_of
 from vitral.explanation.examples.schema import ALIASES, AXES
-from vitral.model import ModelConfig
 from vitral.report.walkthrough import to_latex, to_markdown, to_page
 
 GIVEN = """mask = "causal"
@@ -26,12 +25,8 @@ w_v = [[1, 2], [0, 1]]
 """
 
 
-def no_model(name: str) -> ModelConfig:
-    raise AssertionError(name)
-
-
 def read(text: str) -> Example:
-    return parse_example(text, no_model)
+    return parse_example(text)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from vitral.explanation.checks.edits import RULES, edits
 from vitral.explanation.checks.report import guess
 from vitral.explanation.checks.slips import COMMONNESS, misprints
 from vitral.explanation.expressions import compute, parse
-from vitral.runs.presets import preset_model
 
 DIGITS = 3
 
@@ -72,7 +71,7 @@ def sheet(claims: Mapping[str, Tensor], top: str = 'mask = "causal"\nscale = "sq
     given = {name: value if name in ("x", "w_o") else heads(value) for name, value in GIVEN.items()}
     lines = [top, f"decimals = {DIGITS}", "[given]", *(f"{name} = {told(value)}" for name, value in given.items())]
     lines += ["[claimed]", *(f"{name} = {told(value)}" for name, value in claims.items())]
-    return check(parse_example("\n".join(lines), preset_model))
+    return check(parse_example("\n".join(lines)))
 
 
 SLIPS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -133,7 +132,7 @@ BEGIN = 'mask = "bidirectional"\nscale = "{scale}"\ndecimals = 2\n[given]\n{give
 
 def named(scale: str, given: str, claimed: str) -> list[tuple[str, dict]]:
     """The slips of the first wrong cell: one, or two candidates."""
-    first = check(parse_example(BEGIN.format(scale=scale, given=given, claimed=claimed), preset_model)).first_wrong
+    first = check(parse_example(BEGIN.format(scale=scale, given=given, claimed=claimed))).first_wrong
     assert first is not None
     slips = [first.slip, first.slip.other if first.slip else None]
     return [(slip.kind, dict(slip.places)) for slip in slips if slip is not None]
@@ -161,7 +160,7 @@ def test_a_value_copied_wrongly() -> None:
 
 def test_the_word_that_is_only_second() -> None:
     text = 'vocabulary = ["a", "b", "c"]\n[given]\nprobabilities = [0.5, 0.3, 0.2]\n[claimed]\ngreedy = "b"\n'
-    first = check(parse_example(text, preset_model)).first_wrong
+    first = check(parse_example(text)).first_wrong
     assert first is not None
     assert first.slip is not None
     assert first.slip.kind == "second-best"
@@ -173,7 +172,7 @@ def test_the_word_that_is_only_second() -> None:
 def test_two_candidates_are_both_told() -> None:
     """With two tokens, no mask and one that shows each position one more are the same numbers."""
     text = 'mask = "causal"\nscale = "none"\ndecimals = 2\n[given]\nscores = [[1, 2], [3, 1]]\n[claimed]\n'
-    report = check(parse_example(text + "masked = [[1, 2], [3, 1]]", preset_model))
+    report = check(parse_example(text + "masked = [[1, 2], [3, 1]]"))
     first = report.first_wrong
     assert first is not None
     assert first.slip is not None

@@ -11,7 +11,6 @@ from students import CELLS, HABITS, KINDS, LISTED, PROBLEMS, SLIPS, Sheet, stude
 
 from benchmarks.sheets import Row, measured
 from vitral.explanation import Example, parse_example
-from vitral.runs.presets import preset_model
 
 FULL = os.environ.get("VITRAL_FULL") == "1"
 SHEETS = 2000 if FULL else 16
@@ -46,7 +45,7 @@ def test_nothing_is_shared_with_the_checker() -> None:
 
 
 def read(sheet: Sheet) -> Example:
-    return parse_example(sheet.text, preset_model)
+    return parse_example(sheet.text)
 
 
 def units_off(example: Example) -> float:

@@ -192,7 +192,7 @@ def test_a_masked_pair_has_weight_0() -> None:
 
 def test_a_position_that_may_attend_to_nothing_has_weights_of_0() -> None:
     text = "mask = [[0, 0]]\nscale = 'none'\n[given]\nscores = [[1, 2]]\nv = [[1], [2]]\n"
-    example = parse_example(text, lambda _: ModelConfig())
+    example = parse_example(text)
     steps = {step.name: step for step in walk_example(example).steps}
     assert says(steps["weights"].sentence, "weights_empty")
     assert says(steps["z"].sentence, "z_none")
@@ -223,6 +223,8 @@ def test_all_layers_and_heads_and_the_ending_are_told_when_asked_for() -> None:
     assert len(block["weights"].panels) == 6
     assert next(iter(block)) == "attn_norm"
     assert list(block)[-1] == "resid_post"
+    view = RunView(choice=Choice(query=1), block=True, backward=True)
+    assert walk_run(model(feed_forward="none"), tokenizer(), TEXT, view).steps[0].name == "dresid_mid"
     ending = [step.name for step in walk.chapters[-1].steps]
     distributions = ["temperature_0.5", "top_k_3", "top_p_0.9"]
     assert ending == ["final_norm", "logits", "probabilities", "greedy", *distributions, "beam", "beam_probability"]

@@ -11,7 +11,6 @@ from vitral.explanation.examples.by_name import gallery
 from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.file import parse_example
 from vitral.explanation.expressions.primitives import hypotheses_of
-from vitral.runs.presets import preset_model
 
 
 def agree(example: Example) -> None:
@@ -24,12 +23,12 @@ def agree(example: Example) -> None:
 
 @pytest.mark.parametrize("name", gallery())
 def test_in_the_gallery(name: str) -> None:
-    agree(parse_example(gallery()[name], preset_model))
+    agree(parse_example(gallery()[name]))
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_on_sheets_at_random(seed: int) -> None:
-    agree(parse_example(student_sheet(seed).text, preset_model))
+    agree(parse_example(student_sheet(seed).text))
 
 
 def test_a_beam_as_wide_as_all_texts_finds_the_most_probable_and_of_equal_ones_the_first() -> None:

@@ -13,8 +13,7 @@ from vitral.explanation.examples.parameters import Total
 from vitral.explanation.expressions import Call, Constant, nodes
 from vitral.explanation.expressions.tree import Table
 from vitral.explanation.readings.writing import asides
-from vitral.explanation.rows.choices import Beam, Filtered, Greedy
-from vitral.explanation.rows.positions import Rotary, Sinusoids
+from vitral.explanation.rows import Beam, Filtered, Greedy, Rotary, Sinusoids
 from vitral.explanation.sheet import Index, Sheet, SheetQuantity
 
 STATEMENTS = {

@@ -15,8 +15,7 @@ from vitral.core.language import _, in_language
 from vitral.explanation.formulas import latex, lines, markdown_latex, mathml, text
 from vitral.explanation.formulas.notation import Equation
 from vitral.explanation.phrasebook import Phrases, phrases
-from vitral.explanation.rows.choices import Filtered
-from vitral.explanation.rows.positions import Rotary, Sinusoids
+from vitral.explanation.rows import Filtered, Rotary, Sinusoids
 from vitral.explanation.sheet import Index, Sheet, SheetQuantity
 
 SCRIPTS = {

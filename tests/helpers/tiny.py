@@ -8,11 +8,9 @@ import torch
 from torch import Tensor
 
 from vitral.attention.masks import Bidirectional, Causal, Explicit
-from vitral.explanation.architecture import Architecture
 from vitral.explanation.recipe import RecipeLine, chosen, follow, recipe
-from vitral.explanation.rows.base import CellNamer
-from vitral.explanation.rows.choices import Beam, Filtered, Greedy
-from vitral.explanation.sheet import Sheet
+from vitral.explanation.rows import Beam, CellNamer, Filtered, Greedy
+from vitral.explanation.sheet import Architecture, Sheet
 from vitral.model.positions import frequencies
 
 SIZES = (0.001, 0.1, 1.0, 1.0, 1.0, 5.0, 100.0, 4000.0)

@@ -22,7 +22,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "vitral"
 CATALOGUES = SOURCE / "locale"
 Text = str | tuple[str, str]
 """A sentence, or one for one and one for several."""
-FUNCTIONS = {"_", "N_", "ngettext"}
+FUNCTIONS = {"_", "N_", "ngettext", "tell", "complain", "ok", "wrong", "unknown"}
 
 
 @dataclass(frozen=True)
@@ -60,22 +60,23 @@ def errors() -> frozenset[str]:
 
 
 def marked() -> Iterator[Sentence]:
-    """Sentences in calls of `_`, `N_`, `ngettext` and of errors."""
+    """Sentences in calls of `FUNCTIONS` and of errors; values are in the places of the last one."""
     callables = FUNCTIONS | errors() | {"__init__"}
     for file, tree in trees():
         room = file.relative_to(SOURCE).parts[0].removesuffix(".py")
         for node in ast.walk(tree):
-            if not isinstance(node, ast.Call) or not node.args:
+            if not isinstance(node, ast.Call):
                 continue
             name = getattr(node.func, "id", None)
             if getattr(node.func, "attr", None) == "__init__" and ast.unparse(node.func) == "super().__init__":
                 name = "__init__"
-            texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
-            if name not in callables or not texts or not isinstance(node.args[0], ast.Constant):
+            if name not in callables:
                 continue
-            text = (texts[0], texts[1]) if name == "ngettext" else texts[0]
+            texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
             given = frozenset(keyword.arg or "**" for keyword in node.keywords)
-            yield Sentence(text, None if name == "N_" else given, f"{file.relative_to(SOURCE)}:{node.lineno}", room)
+            for text in [(texts[0], texts[1])] if name == "ngettext" else texts:
+                filled = None if name == "N_" or text in texts[:-1] else given
+                yield Sentence(text, filled, f"{file.relative_to(SOURCE)}:{node.lineno}", room)
 
 
 def places(sentence: str) -> set[str]:
@@ -144,24 +145,23 @@ def _of_the_page() -> Iterator[Sentence]:
     """The front-end's sentences, which `make web` collects from its sources."""
     file = SOURCE / "page" / "assets" / "sentences.txt"
     for text in file.read_text(encoding="utf-8").splitlines():
-        yield Sentence(text, None, str(file.relative_to(SOURCE)), "page")
+        yield Sentence(text, None, file.name, "page")
 
 
-def _of_commands() -> list[Sentence]:
-    """The help texts of the commands, their arguments and options; those of the parser's library are marked already."""
+def _of_commands() -> Iterator[Sentence]:
+    """The help texts of the commands, their arguments and options, and the words of the parser's library."""
     from typer.main import get_command
 
-    from vitral.app.terminal import app
+    from vitral.app.terminal import app, help
     from vitral.core.language import in_language
 
-    found: list[Sentence] = []
-    group = get_command(app)
+    texts: list[str | None] = [*help.WORDS.split(), *help.PHRASES.splitlines()]
     with in_language("en"):
-        for name, command in [("vitral", group), *getattr(group, "commands", {}).items()]:
+        group: Any = get_command(app)
+        for command in (group, *group.commands.values()):
             options = [each for each in command.params if "completion" not in str(each.name)]
-            texts = [command.help, *(getattr(each, "help", None) for each in options)]
-            found += [Sentence(text, None, f"vitral {name} --help", "app") for text in texts if text]
-    return found
+            texts += [command.help, *(each.help for each in options)]
+    yield from (Sentence(text, None, "vitral --help", "app") for text in texts if text)
 
 
 def catalogue(language: str, room: str) -> Catalog:

@@ -50,13 +50,9 @@ def test_every_place_is_filled() -> None:
     wrong = []
     for sentence in marked():
         texts = (sentence.text,) if isinstance(sentence.text, str) else sentence.text
-        for text in texts:
-            named = places(text) if sentence.places else set()
-            if sentence.places is not None and "**" not in sentence.places and named - sentence.places:
-                wrong.append((sentence.where, named - sentence.places))
-        if sentence.places and "**" not in sentence.places:
-            unused = sentence.places - set().union(*map(places, texts))
-            wrong += [(sentence.where, unused)] if unused else []
+        named = set().union(*map(places, texts))
+        if sentence.places and "**" not in sentence.places and named != sentence.places:
+            wrong.append((sentence.where, named ^ sentence.places))
     assert wrong == []
 
 

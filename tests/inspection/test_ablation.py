@@ -10,17 +10,9 @@ from vitral.core.errors import UsageError
 from vitral.core.taps import Editor, Recorder
 from vitral.data import Split
 from vitral.evaluation import Masking
-from vitral.inspection import (
-    ablations,
-    attention_sinks,
-    loss_by_row,
-    replace_activations,
-    text_targets,
-    text_tokens,
-    window_targets,
-)
-from vitral.inspection.ablation import activation_means, effect, without_first
-from vitral.inspection.targets import UNSCORED, Scored
+from vitral.inspection import ablations, attention_sinks, window_targets
+from vitral.inspection.ablation import activation_means, effect, replace_activations, without_first
+from vitral.inspection.targets import UNSCORED, Scored, loss_by_row, text_targets, text_tokens
 from vitral.model import ModelConfig, Transformer
 
 CONFIG = ModelConfig.parse({"context_length": 7, "d_model": 15, "num_heads": 3, "num_layers": 2})

@@ -11,22 +11,17 @@ from variants import TEXT, TOKENIZER, VARIANTS, made
 from vitral.core.errors import UsageError
 from vitral.data import Split, char_tokenizer
 from vitral.evaluation import Masking
-from vitral.inspection import (
-    ablations,
-    attention_maps,
-    head_kinds,
-    inspect_text,
+from vitral.inspection import ablations, inspect_text, window_targets
+from vitral.inspection.attention import BROAD, attention_maps, head_kinds
+from vitral.inspection.lens import (
+    contribution_points,
+    lens_logits,
     logit_lens,
+    predicted,
     residual_norms,
-    text_targets,
-    text_tokens,
-    window_targets,
+    stream_points,
 )
-from vitral.inspection.attention import (
-    BROAD,
-)
-from vitral.inspection.lens import contribution_points, lens_logits, predicted, stream_points
-from vitral.inspection.targets import UNSCORED
+from vitral.inspection.targets import UNSCORED, text_targets, text_tokens
 from vitral.model import ModelConfig, Transformer
 
 PART = Split(

@@ -160,8 +160,8 @@ def test_what_the_page_says_of_the_losses_is_what_the_run_measured(run: Path) ->
     assert {each["order"]: each["loss"] for each in said["baselines"]} == measured.ngram_baselines().orders
     assert said["text"] == {
         "name": "sample",
-        "characters": measured.dataset().num_characters,
-        "sha256": measured.dataset().sha256,
+        "characters": measured.dataset().text.characters,
+        "sha256": measured.dataset().text.sha256,
         "licence": {"sentence": "CC0 1.0"},
     }
     assert [len(layer) for layer in said["kinds"]] == [2, 2]

@@ -167,6 +167,15 @@ BELOW = """() => {
 """Whether the list of edits stays on the screen right below the sentence, once the page was scrolled."""
 
 
+OVER = """() => {
+  const boxes = (what) => [...document.querySelectorAll(what)].map((each) => each.getBoundingClientRect());
+  const across = (one, other) => one.left < other.right && other.left < one.right;
+  const meet = (one, other) => across(one, other) && one.top < other.bottom && other.top < one.bottom;
+  return boxes(".menu").filter((one) => boxes(".mark").some((other) => meet(one, other))).length;
+}"""
+"""How many menus of figures lie over a picture."""
+
+
 @pytest.mark.parametrize("width", [390, 756])
 def test_a_page_of_any_width(width: int, one: Made, window: Any) -> None:
     """Its layout and its marks agree on where columns begin; what stays on the screen and the list of keys fit."""
@@ -176,6 +185,7 @@ def test_a_page_of_any_width(width: int, one: Made, window: Any) -> None:
         opened(window, one.file, f"#e={quote(json.dumps(OFF))}")
         window.locator(".edits").wait_for()
         assert window.evaluate("() => document.documentElement.scrollWidth") <= width
+        assert window.evaluate(OVER) == 0
         shares = "(node) => getComputedStyle(node).gridTemplateColumns.split(' ').length"
         line = window.locator("#figure-overview .line").first
         assert line.evaluate(shares) == 1 + window.locator(".flow-names").count()

@@ -194,6 +194,50 @@ def test_a_tokenizer_that_no_page_carries_is_the_server_s(several, windows, tmp_
         page.wait_for_function("(ids) => String(vitralPage.shown.value?.ids ?? []) === String(ids)", arg=ids)
 
 
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server of two runs of one folder's name, with attention and without."""
+    runs = [tmp_path_factory.mktemp("two") / name / "seed-1" for name in ("full", "none")]
+    for folder, variant in zip(runs, ("pre", "no attention"), strict=True):
+        run_of(made(variant), folder)
+    with serving(*runs) as told:
+        yield told
+
+
+SAID = """() => {
+  const copy = document.querySelector("main").cloneNode(true);
+  copy.querySelectorAll("#figure-overview .mark").forEach((each) => each.remove());
+  return copy.innerText;
+}"""
+"""All that a page says, but the numbers of a pane, whose order is that of the first sentence."""
+
+
+def test_of_two_runs_a_page_is_one_at_a_time_and_as_if_opened_anew(two: str, windows) -> None:
+    page, anew, faults = windows(), windows(), list[str]()
+    for each in (page, anew):
+        each.on("console", lambda message: message.type == "error" and faults.append(message.text))
+        each.on("pageerror", lambda error: faults.append(str(error)))
+    page.goto(two)
+    page.locator("section.choice").wait_for()
+    assert page.locator(".runs button").all_inner_texts() == ["full/seed-1", "none/seed-1"]
+    for place, text in ((1, TEXT), (0, TEXT[:5]), (1, TEXT[:3]), (0, TEXT)):
+        button = page.locator(".runs button").nth(place)
+        button.click()
+        name = button.inner_text()
+        page.keyboard.press("x")  # a head is switched off, where there is one
+        write(page, text)
+        page.wait_for_function("(name) => vitralPage.shown.value?.from.about.name === name", arg=name)
+        anew.goto("about:blank")
+        anew.goto(f"{two}&{page.evaluate('vitralPage.written()')}")
+        for each in (page, anew):
+            each.locator("#opened .equation").wait_for()
+        found, wanted = (each.evaluate(SAID) for each in (page, anew))
+        assert found == wanted
+        assert name in found
+        assert (page.locator("#figure-heads").count() == 1) is (place == 0)
+    assert [each for each in faults if "ERR_" not in each] == []
+
+
 OPENED = """() => ({
   python: document.querySelector("#figure-numbers .receipt:not(.command)").textContent,
   value: Number(document.querySelector("#opened .equation").dataset.value),
@@ -214,7 +258,7 @@ def test_the_printed_lines_give_the_number_that_is_shown(
     value = vitral.load(run).trace(TEXT[:3], [name])[name][tuple(map(int, index.split(".")))]
     assert float(eval(found["python"], {"run": vitral.load(run)})) == value
     assert found["value"] == pytest.approx(float(value), rel=1e-6)
-    command = [str(run) if each == run.name else each for each in shlex.split(told)]
+    command = shlex.split(told)
     assert command[0] == "vitral"
     assert cli.run(command[1:]) == 0
     assert f"{abs(float(value)):.3f}" in capsys.readouterr().out

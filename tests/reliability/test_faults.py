@@ -26,7 +26,7 @@ FAULTS = {
     "vitral.explanation.grading.sheets.grade_document": ("grade CLASS --key KEY",),
     "vitral.training.loop.one_step": (TRAIN,),
     "vitral.page.content.graphs_of": ("bundle RUN --out OUT",),
-    "vitral.runs.sealed._born": ("generate RUN", EVALUATE, "doctor RUN", "resume RUN", "bundle RUN"),
+    "vitral.runs.sealed._require_identity": ("generate RUN", EVALUATE, "doctor RUN", "resume RUN", "bundle RUN"),
     "vitral.report.runs.run_row": ("list runs RUN",),
 }
 

@@ -160,7 +160,7 @@ def _may_be_well(run: Path, name: str, now: bytes | None, right: bytes | None) -
     if name == "config.toml":
         sealed = next(iter((run / "steps").iterdir())) / STATE
         try:
-            written = comparable(RunConfig.parse(RunFolder.open(run).config))
+            written = comparable(RunConfig.parse(RunFolder.open(run).written))
         except VitralError:
             return False
         return written == comparable(RunConfig.parse(json.loads(sealed.read_bytes())["config"]))

@@ -61,7 +61,7 @@ def assert_nothing_is_left(folder: RunFolder) -> None:
     assert [name for name in strange if not NAMES.fullmatch(name)] == []
     assert {left.name for left in path.iterdir() if left.is_dir()} <= {"steps", "samples", "report"}
     kept = sorted(left.name for left in folder.steps.iterdir())
-    newest = folder.newest()
+    newest = folder.latest()
     assert newest is not None
     assert {f"step-{step:08d}" for step in (newest.step, newest.state["best_step"])} <= set(kept)
     assert len(kept) <= 3
@@ -95,7 +95,7 @@ def test_killed_at_random_instants(
         KINDS[3]: lambda path: train(rare, path, planner=planner),
     }
     whole, kills = begin[kind](tmp_path / "whole"), 0
-    newest = whole.newest()
+    newest = whole.latest()
     assert newest is not None
     assert newest.step == {KINDS[2]: STEPS + 9, KINDS[3]: 11}.get(kind, STEPS)
     if kind == KINDS[3]:

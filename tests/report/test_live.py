@@ -111,7 +111,7 @@ d_w_q = "grad(loss, w_q)"
 @pytest.mark.merge
 @needs_node
 def test_losses_and_gradients_are_computed_in_the_browser_too() -> None:
-    sheet = parse_example(BACKWARD, lambda _: pytest.fail("no preset")).sheet
+    sheet = parse_example(BACKWARD).sheet
     graph, stale = sheet_graph(sheet)
     assert stale == []
     given = {each: sheet.values[each] for each in graph["inputs"]}
@@ -240,7 +240,7 @@ def data_of(page: str) -> dict[str, Any]:
 
 
 def exercise() -> Example:
-    return parse_example(exercise_text(Exercise(num_heads=2)), lambda _: pytest.fail("no preset"), Path("own.toml"))
+    return parse_example(exercise_text(Exercise(num_heads=2)), Path("own.toml"))
 
 
 def test_an_exercise_page_has_blanks_and_no_answers() -> None:
@@ -268,7 +268,7 @@ def test_the_filled_sheet_is_a_file_that_check_reads() -> None:
         return f"{value:.2f}" if math.isfinite(value) else '"-inf"'
 
     written = "".join(part if isinstance(part, str) else answer(part["cell"]) for part in file)
-    again = parse_example(written, lambda _: pytest.fail("no preset"))
+    again = parse_example(written)
     assert [claim.name for claim in again.claims] == list(blanks_of(example))
     assert all(not bool(claim.values.isnan().any()) for claim in again.claims)
 
@@ -366,7 +366,7 @@ WEB = ROOT / "web"
 def test_the_scripts_are_made_from_their_sources(tmp_path: Path) -> None:
     subprocess.run([NODE or "node", "build.mjs", str(tmp_path)], cwd=WEB, check=True, capture_output=True)
     made = {file.name: file.read_text(encoding="utf-8") for file in tmp_path.iterdir()}
-    assert made.keys() == {"live.js", "page.js", "served.js", "page.css", "sentences.txt"}
+    assert made.keys() == {"live.js", "page.js", "page.css", "sentences.txt"}
     for name, built in made.items():
         folder = "report/templates" if name == "live.js" else "page/assets"
         assert built == (ROOT / "src/vitral" / folder / name).read_text(encoding="utf-8"), "run make web"

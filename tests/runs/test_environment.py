@@ -19,13 +19,10 @@ HERE = {**describe_environment(), "processor": "A", "accelerator": "G", "cuda": 
 def changed(key: str, value: Any) -> dict[str, Any]:
     """The environment with another value; None takes it away."""
     found = copy.deepcopy(HERE)
-    *path, last = key.split(".")
-    inner = found
-    for part in path:
-        inner = inner[part]
-    inner[last] = value
+    inner = found["packages"] if key in found["packages"] else found
+    inner[key] = value
     if value is None:
-        del inner[last]
+        del inner[key]
     return found
 
 

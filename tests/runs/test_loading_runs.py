@@ -25,7 +25,7 @@ def saved(path: Path, *models: Transformer, change: dict[str, Tensor | None] | N
     """A run with one checkpoint per model, the first the best; `change` puts other tensors in, None takes one out."""
     config = RunConfig.parse({"model": models[0].config.plain()})
     sealed = {name: DOCUMENTS[name] for name in ("tokenizer", "corpus")}
-    identity = new_identity(config, {}, TOKENIZER.plain(), sealed).plain()
+    identity = new_identity(config, sealed).plain()
     folder = RunFolder.create(path, config.plain(), {**DOCUMENTS, "run": identity})
     for number, model in enumerate(models, start=1):
         weights = {**model.state_dict(), **(change or {})}

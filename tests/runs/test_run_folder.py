@@ -41,7 +41,7 @@ class TestMaking:
 
     def test_what_is_written_is_read(self, folder: RunFolder) -> None:
         opened = RunFolder.open(folder.path)
-        assert opened.config == {"seed": 7, "model": {"d_model": 3}}
+        assert opened.written == {"seed": 7, "model": {"d_model": 3}}
         assert opened.document("corpus") == {"source": "é.txt"}
         assert {path.name for path in folder.path.iterdir()} == {
             "config.toml",
@@ -108,7 +108,7 @@ class TestMetrics:
         for event in self.EVENTS[kept:]:
             folder.append_metric(event)
         assert folder.metrics() == list(self.EVENTS[:kept])  # what a resume repeats does not count
-        assert folder.rewind(folder.newest()) == 0
+        assert folder.rewind(folder.latest()) == 0
         assert (folder.path / "metrics.jsonl").read_bytes().count(b"\n") == kept
         assert folder.metrics() == list(self.EVENTS[:kept])
         folder.log.require(folder.log.seal())
@@ -118,7 +118,7 @@ class TestMetrics:
         torn = '{"event": "sample", "text": "é'.encode()[:-1]
         with open(measured.path / "metrics.jsonl", "ab") as file:
             file.write(torn)
-        assert measured.rewind(measured.newest()) == len(torn)
+        assert measured.rewind(measured.latest()) == len(torn)
         measured.append_metric({"event": "step", "step": 4})
         measured.save(checkpoint(4), keep=2)
         assert [event["step"] for event in measured.metrics("step")] == [1, 2, 3, 4]

@@ -123,14 +123,14 @@ def tables(view: View) -> list[Table]:
     return [means_table(one) if isinstance(one, Means) else rows_table(one) for one in view.tables]
 
 
-def measures(arms: Mapping[str, Mapping[int, Any]]) -> list[ArmMeasures]:
-    """Made-up measures, by arm and seed."""
-    return [ArmMeasures(name, f"the arm {name}", {}, runs) for name, runs in arms.items()]
+def measures(arms: Mapping[str, Mapping[int, Any]], **configs: Any) -> list[ArmMeasures]:
+    """Made-up measures, by arm and seed, with the configurations of some arms."""
+    return [ArmMeasures(name, f"the arm {name}", configs.get(name, {}), runs) for name, runs in arms.items()]
 
 
-def viewed(probe: str, arms: Mapping[str, Mapping[int, Any]]) -> View:
+def viewed(probe: str, arms: Mapping[str, Mapping[int, Any]], **configs: Any) -> View:
     """The view of made-up measures."""
-    return probe_named(probe).view(NO_STUDY, measures(arms))
+    return probe_named(probe).view(NO_STUDY, measures(arms, **configs))
 
 
 def is_plain(measured: Any) -> bool:

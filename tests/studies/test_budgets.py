@@ -75,7 +75,17 @@ def test_every_probe_is_in_the_manual_and_in_a_named_study() -> None:
 
 
 CAUSAL = ("attention-sinks", "by-position", "context", "few-shot", "forgetting", "gradients", "head-patterns")
-CAUSAL += ("in-context", "induction", "meaning", "recall", "related-words", "saturation", "strategies", "written-words")
+CAUSAL += (
+    "in-context",
+    "induction",
+    "meaning",
+    "recall",
+    "related-words",
+    "relevance",
+    "saturation",
+    "strategies",
+    "written-words",
+)
 
 
 @pytest.mark.parametrize("name", CAUSAL)

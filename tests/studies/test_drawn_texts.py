@@ -52,7 +52,7 @@ def test_every_run_has_the_text_of_its_seed_and_the_n_grams_of_that_text(base, r
     for arm in ("all", "one"):
         for seed in (0, 1, 2):
             folder = RunFolder(run_path(result.folder, arm, seed))
-            config = RunConfig.parse(folder.config)
+            config = RunConfig.parse(folder.written)
             assert config.corpus.draw == (seed if arm == "one" else None)
             data = prepare(config.corpus)
             document = folder.document("corpus")

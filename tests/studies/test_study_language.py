@@ -18,7 +18,8 @@ ENGLISH = set(
 )
 """Words that no Portuguese sentence of a study has."""
 TERMS = ("attention sinks",)
-PROBES = ("attention-sinks", "by-position", "gradients", "head-patterns", "saturation", "text-units", "uses", "meaning")
+PROBES = ("attention-sinks", "by-position", "gradients", "head-patterns", "relevance", "saturation", "text-units")
+PROBES += ("uses", "meaning")
 
 
 def english_words(markdown: str) -> set[str]:

@@ -72,7 +72,7 @@ def test_no_page_of_a_random_study_contradicts_itself(made, monkeypatch: pytest.
             ).tolist()
             arms[name] = [None if generator.random() < 0.05 else round(loss, 6) for loss in losses]
         result = made(arms)
-        text = minus_to_hyphen(write_report(result).markdown.read_text(encoding="utf-8"))
+        text = write_report(result).markdown.read_text(encoding="utf-8").replace("\N{MINUS SIGN}", "-")
         claims = {claim.comparison.subject: claim for claim in loss_claims(result).contrasts}
         for low, high, verdict in re.findall(r"95% CI (\S+) to (\S+?), p [^:]*\): (\w+)", text):
             assert (float(low) > 0 or float(high) < 0) == (verdict in ("better", "worse")), (low, high, verdict)
@@ -84,7 +84,3 @@ def test_no_page_of_a_random_study_contradicts_itself(made, monkeypatch: pytest.
                 rows += 1
     assert verdicts == {"better", "worse", "undecided", "equivalent"}
     assert rows > 20
-
-
-def minus_to_hyphen(text: str) -> str:
-    return text.replace("\N{MINUS SIGN}", "-")

@@ -40,7 +40,7 @@ def test_every_arm_is_trained_from_every_seed(trained: StudyResult) -> None:
         assert [step for step, _ in arm.runs[0].curve] == [3, 6]
         assert all(run.seconds > 0 and run.stopped is None for run in arm.runs)
         for run in arm.runs:
-            assert RunFolder.open(run.path).config["seed"] == run.seed
+            assert RunFolder.open(run.path).written["seed"] == run.seed
             assert run.path == trained.folder / "arms" / arm.arm.name / f"seed-{run.seed}"
     assert trained.corpus["sha256"]
     assert set(trained.baselines.orders) == {1, 2, 3, 4, 5, 6}
@@ -131,7 +131,7 @@ def test_a_study_goes_on_with_the_threads_it_began_with(tiny: RunConfig, tmp_pat
     with using_threads(2), pytest.raises(KeyboardInterrupt):
         run_study(PAIR, short, tmp_path, seeds=[5], callback=Log(("step", 1, 1)))
     found = run_study(PAIR, short, tmp_path, seeds=[5])
-    assert [RunFolder.open(arm.runs[0].path).config["training"]["threads"] for arm in found.arms] == [2, 2]
+    assert [RunFolder.open(arm.runs[0].path).written["training"]["threads"] for arm in found.arms] == [2, 2]
     with pytest.raises(UsageError, match=r"training\.threads"):
         run_study(PAIR, RunConfig.parse(merge(short.plain(), {"training": {"threads": 3}})), tmp_path, seeds=[5])
 

@@ -20,11 +20,12 @@ LONGER_IS_BETTER = {
     "same-window": 1.61,
     "same-text": 1.66,
     "same-parameters": 1.68,
+    "byte": 1.70,
 }
 
 
 def units(result: StudyResult) -> dict:
-    lengths = {102: 1.0, 109: 1.0, 512: 1.7, 1024: 2.1, 4096: 2.9}
+    lengths = {102: 1.0, 109: 1.0, 256: 1.0, 512: 1.7, 1024: 2.1, 4096: 2.9}
 
     def length(arm) -> float:
         return lengths[vocabulary(CorpusConfig.parse(arm.config["corpus"]))]
@@ -51,11 +52,11 @@ def test_longer_tokens_are_better_where_they_are(tmp_path):
     result = made(tmp_path, TOKENS, "standard", LONGER_IS_BETTER)
     view = shown(probe_named("text-units"), result, units(result))
     assert view.figure is not None
-    assert [row[1] for row in tables(view)[0].cells] == ["109", "512", "1,024", "4,096", "1,024", "1,024", "109"]
+    assert [row[1] for row in tables(view)[0].cells] == ["109", "512", "1,024", "4,096", "1,024", "1,024", "109", "256"]
     *contrasts, slope = judge(view.comparisons)
     assert {claim.comparison.arm for claim in contrasts} == {"bpe-4096"}
     assert {claim.verdict for claim in contrasts} == {"better"}
-    assert len(contrasts) == 3
+    assert len(contrasts) == 4
     assert slope.verdict == "better"
     assert slope.difference == pytest.approx(-0.04, abs=0.006)
 

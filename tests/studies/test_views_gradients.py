@@ -1,18 +1,17 @@
 """The probe `gradients`: what is measured of a run, and the numbers and judgements of its view."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.studies.conftest import NO_STUDY
+from tests.studies.conftest import viewed
 from vitral.core.config import merge
 from vitral.data import Batches, prepare
 from vitral.inspection import gradients_by_block
 from vitral.model import Transformer
 from vitral.runs import load_run
-from vitral.studies.probe import ArmMeasures, Trained, View
+from vitral.studies.probe import Trained, View
 from vitral.studies.probes import probe_named
 from vitral.training import RunConfig, train
 
@@ -37,18 +36,10 @@ def state(stream: list[float | None], scale: list[float] | None = None) -> dict[
     return {"loss": 2.0, "stream": stream, "parameters": stream, "scale": scale or [1.0] * len(stream)}
 
 
-def viewed(measured: Mapping[str, Mapping[int, tuple[dict[str, Any], dict[str, Any]]]]) -> View:
-    """The view of made-up arms, each of another model."""
-    arms = [
-        ArmMeasures(
-            name,
-            f"the arm {name}",
-            {"model": {"num_layers": len(next(iter(runs.values()))[0]["stream"]), "name": name}},
-            {seed: {"positions": 5, "fresh": fresh, "trained": trained} for seed, (fresh, trained) in runs.items()},
-        )
-        for name, runs in measured.items()
-    ]
-    return probe_named("gradients").view(NO_STUDY, arms)
+def view_of(fresh: dict[str, Any], trained: dict[str, Any], seeds: int) -> View:
+    """The view of an arm of two layers with equal runs."""
+    run = {"positions": 5, "fresh": fresh, "trained": trained}
+    return viewed("gradients", {"full": dict.fromkeys(range(seeds), run)}, full={"model": {"num_layers": 2}})
 
 
 @pytest.mark.parametrize(
@@ -62,13 +53,13 @@ def viewed(measured: Mapping[str, Mapping[int, tuple[dict[str, Any], dict[str, A
     ],
 )
 def test_checks_follow_the_numbers(fresh: dict, trained: dict, values: list[float], shown: list[bool]) -> None:
-    view = viewed({"full": dict.fromkeys((1, 2, 3), (fresh, trained))})
+    view = view_of(fresh, trained, 3)
     assert [check.value for check in view.checks] == pytest.approx(values)
     assert [check.shown for check in view.checks] == shown
     assert not view.notes
 
 
 def test_a_gradient_that_is_not_finite_is_noted_and_has_no_check() -> None:
-    view = viewed({"full": {1: (state([None, 1.0]), state([1.0, 1.0]))}})
+    view = view_of(state([None, 1.0]), state([1.0, 1.0]), 1)
     assert [(note.arm, note.shown) for note in view.notes] == [("full", False)]
     assert [check.shown for check in view.checks] == [True]

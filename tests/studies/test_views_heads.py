@@ -1,19 +1,18 @@
 """The probe `head-patterns`: what is measured of a run, and the numbers and judgements that its view makes of them."""
 
 from base64 import b64encode
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.studies.conftest import NO_STUDY, fresh, is_plain
+from tests.studies.conftest import fresh, is_plain, viewed
 from vitral.inspection import KINDS
 from vitral.inspection.attention import BROAD
 from vitral.inspection.head_overlap import STEPS
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
-from vitral.studies.probe import ArmMeasures, View
+from vitral.studies.probe import View
 from vitral.studies.probes import probe_named
 from vitral.training import RunConfig
 
@@ -35,23 +34,16 @@ def a_run(names: list[str], each: float, together: float, overlap: float | None)
     return {"loss": 2.0, "uniform": uniform, "uniform_distance": 9.0, "rows": kept, "layers": [layer]}
 
 
-def viewed(measured: Mapping[str, Mapping[int, Any]]) -> View:
-    """The view of made-up arms, the first of them the base."""
-    arms = [
-        ArmMeasures(name, f"the arm {name}", {"model": {"num_heads": len(runs[1]["layers"][0]["heads"])}}, runs)
-        for name, runs in measured.items()
-    ]
-    return probe_named("head-patterns").view(NO_STUDY, arms)
+ONE, TWO = ({"model": {"num_heads": heads}} for heads in (1, 2))
 
 
 def two_arms(names: list[str], *, few: float, many: float, together: float) -> View:
     """An arm with one head beside one with these."""
-    return viewed(
-        {
-            "many": {seed: a_run(names, many + seed / 1000, together, 0.5 + seed / 100) for seed in SEEDS},
-            "one": {seed: a_run(["previous"], few - seed / 1000, few, None) for seed in SEEDS},
-        }
-    )
+    arms = {
+        "many": {seed: a_run(names, many + seed / 1000, together, 0.5 + seed / 100) for seed in SEEDS},
+        "one": {seed: a_run(["previous"], few - seed / 1000, few, None) for seed in SEEDS},
+    }
+    return viewed("head-patterns", arms, many=TWO, one=ONE)
 
 
 def claims(view: View) -> dict[str, Claim]:
@@ -72,7 +64,7 @@ def test_every_head_is_measured_and_measuring_again_gives_the_same(tiny: RunConf
     assert list(head) == ["name", "share", "distance", "entropy", "zero", "mean"]
     assert head["name"] == BROAD
     assert list(data["layers"][0]["all"]) == ["zero", "mean"]
-    assert viewed({"base": {1: data}}).tables
+    assert viewed("head-patterns", {"base": {1: data}}, base=TWO).tables
 
 
 def test_claims_about_heads_follow_the_numbers() -> None:
@@ -99,6 +91,6 @@ def test_an_overlap_like_that_of_other_seeds_shows_nothing() -> None:
         text = b64encode(np.rint(rows * STEPS).astype("<u2").tobytes()).decode()
         return run | {"rows": {"shape": [2, 3, 6], "layers": [text]}}
 
-    view = viewed({"many": {seed: noisy(seed) for seed in range(1, 7)}})
+    view = viewed("head-patterns", {"many": {seed: noisy(seed) for seed in range(1, 7)}}, many=TWO)
     (claim,) = (claim for claim in judge(view.comparisons) if "kept rows" in claim.comparison.quantity.name)
     assert claim.shown is False

@@ -1,4 +1,4 @@
-"""The probe `attention-sinks`: what is measured of a run, and the numbers and judgements of its view."""
+"""The probes `attention-sinks` and `relevance`: what is measured of a run, and the numbers and judgements of views."""
 
 from typing import Any
 
@@ -20,6 +20,13 @@ def test_every_head_of_a_run_is_measured_and_shown(tiny: RunConfig) -> None:
     assert is_plain(found)
     assert [len(layer["heads"]) for layer in found["layers"]] == [2, 2]
     assert viewed("attention-sinks", {"base": {1: found}}).tables
+
+
+def test_readings_are_compared_with_nearness_and_drawn_by_arm(tiny: RunConfig) -> None:
+    found = probe_named("relevance").measure(fresh(tiny, num_layers=2))
+    view = viewed("relevance", {"base": dict.fromkeys((1, 2, 3), found), "other": {1: found | {"layers": []}}})
+    assert [row.count("\N{EN DASH}") for table in tables(view) for row in table.cells] == [0, 2, 0, 2]
+    assert {one.against for one in view.comparisons} == {"correlation of nearness", "zero"}
 
 
 def test_claims_and_tables_follow_the_numbers() -> None:

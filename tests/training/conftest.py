@@ -20,10 +20,8 @@ from vitral.runs import RunFolder
 from vitral.runs.checkpoint import OPTIMIZER, STATE, WEIGHTS
 from vitral.runs.config import comparable
 from vitral.training import Event, RunConfig, plans, train
-from vitral.training.optimizers import build_optimizer
 from vitral.training.plans import ResolvedPlan, resolve_plan
 from vitral.training.trainer import Trainer
-from vitral.training.trials import ExecutionPlan
 
 Configured = Callable[..., RunConfig]
 WORDS = ("the", "cat", "saw", "a", "bird", "and", "sang", "to", "me", "dog", "of")
@@ -134,12 +132,15 @@ def trainer(config: RunConfig, path: Path) -> Trainer:
     """A float64 session without a folder on disk."""
     dataset = prepare(config.corpus)
     model = Transformer(config.model, dataset.tokenizer.vocab_size, seed=config.seed).double()
-    optimizer = build_optimizer(model, config.training.optimizer)
-    return Trainer(config, dataset, model, optimizer, RunFolder(path), lambda event: None)
+    return Trainer(config, dataset, model, RunFolder(path), lambda event: None)
 
 
 def gradients(model: Transformer) -> dict[str, Tensor]:
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+Plan = tuple[str, bool]
+"""Precision, and whether it is compiled."""
 
 
 class Bench:
@@ -151,23 +152,23 @@ class Bench:
 
     def __init__(self, configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
         self.configured, self._patch = configured, monkeypatch
-        self.asked: list[tuple[int, ExecutionPlan, float | None]] = []
+        self.asked: list[tuple[int, Plan, float | None]] = []
         self.plans({})
 
-    def takes(self, seconds: Callable[[RunConfig, ExecutionPlan], float]) -> None:
+    def takes(self, seconds: Callable[[RunConfig, Plan], float]) -> None:
         """Let a step of a plan take so long."""
 
-        def answer(config: RunConfig, build: Any, plan: ExecutionPlan, **how: Any) -> float:
+        def answer(config: RunConfig, build: Any, **how: Any) -> float:
+            plan = config.training.dtype, config.training.compile
             self.asked.append((torch.get_num_threads(), plan, how.get("most")))
-            took = seconds(config, plan)
-            return took
+            return seconds(config, plan)
 
         self._patch.setattr(plans, "time_steps", answer)
 
-    def plans(self, seconds: Mapping[ExecutionPlan, float | None]) -> None:
+    def plans(self, seconds: Mapping[Plan, float | None]) -> None:
         """The same for each plan; None: it cannot be compiled."""
 
-        def took(config: RunConfig, plan: ExecutionPlan) -> float:
+        def took(config: RunConfig, plan: Plan) -> float:
             found = seconds[plan]
             if found is None:
                 raise RuntimeError("no compiler")

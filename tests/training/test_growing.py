@@ -36,7 +36,7 @@ def parent(request: pytest.FixtureRequest, configured: Configured, once: Once) -
 
 def tuned(configured: Any, parent: RunFolder, new: Path, **changes: Any) -> RunConfig:
     """The configuration of a fine-tuning on the new text."""
-    tied = parent.config["model"]["tie_head"]
+    tied = parent.written["model"]["tie_head"]
     base = {"seed": 5, "corpus": {"source": str(new)}, "model": {"tie_head": tied}, "training": {"steps": 4}}
     return configured(**merge(base, changes))
 

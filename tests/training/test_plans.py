@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from tests.training.conftest import Bench, Configured, build
+from tests.training.conftest import Bench, Configured, Plan, build
 from vitral.core.errors import UsageError
 from vitral.model import Transformer, cost
 from vitral.training import RunConfig, plans, trials
 from vitral.training.plans import LADDER, resolve_plan
-from vitral.training.trials import ExecutionPlan, time_steps
+from vitral.training.trials import time_steps
 
-FLOAT, BRAIN = ExecutionPlan("float32", compile=False), ExecutionPlan("bfloat16", compile=False)
+FLOAT, BRAIN = ("float32", False), ("bfloat16", False)
 NO_COMPILER = "plan: cannot compile here (RuntimeError); continuing without it"
 TEN_MINUTES: dict[str, Any] = {"minutes": 10, "plan": "fit", "threads": 1}
 
@@ -84,7 +84,7 @@ def test_a_step_is_estimated_from_a_part_of_it(
         return model
 
     config = configured()
-    found = time_steps(config, watched, FLOAT, least=most, most=most)
+    found = time_steps(config, watched, least=most, most=most)
     work = {n: n * cost(config.model.model_copy(update={"context_length": n}), 7).forward_flops for n in (5, 11)}
     passes = config.training.accumulation * 3 * work[11] / (rows * work[length])
     assert (set(shapes[:2]), set(shapes[2:])) == ({(1, 5)}, {(rows, length)})
@@ -93,10 +93,10 @@ def test_a_step_is_estimated_from_a_part_of_it(
 
 def test_a_long_run_tries_the_compiler_and_goes_on_without_it(bench: Bench) -> None:
     long = {"plan": "auto", "steps": 2000}
-    seconds: dict[ExecutionPlan, float | None] = {FLOAT: 2.0, BRAIN: 1.0, ExecutionPlan("bfloat16", compile=True): 0.5}
+    seconds: dict[Plan, float | None] = {FLOAT: 2.0, BRAIN: 1.0, ("bfloat16", True): 0.5}
     bench.plans(seconds)
     assert bench.plan(**long).config.training.compile
-    bench.plans({**seconds, ExecutionPlan("bfloat16", compile=True): None})
+    bench.plans({**seconds, ("bfloat16", True): None})
     found = bench.plan(**long)
     assert not found.config.training.compile
     assert found.notes[0] == NO_COMPILER

@@ -109,7 +109,7 @@ class Team:
         return line
 
     def newest_step(self) -> int:
-        newest = RunFolder.open(self.path).newest()
+        newest = RunFolder.open(self.path).latest()
         assert newest is not None
         return newest.step
 

@@ -50,7 +50,7 @@ class Argument:
         metavar: stands for it in the help.
         parsed: the type that is parsed.
         offers: as of an `Option`.
-        each: there may be several, and the function is called for each of them.
+        each: there may be several, and the view calls the function for each of them.
     """
 
     metavar: str

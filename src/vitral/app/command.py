@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
@@ -12,7 +13,6 @@ import typer
 from annotated_types import Interval
 
 from vitral.app.arguments import Argument, Option, Paths
-from vitral.core.errors import VitralError
 
 Around = Callable[..., AbstractContextManager[Mapping[str, Any]]]
 
@@ -87,7 +87,7 @@ def callback(command: Command, extra: Mapping[str, Any]) -> Callable[..., None]:
         found: list[Any] = []
         with command.around(**given) as more:
             if each:
-                found.append((word, _attempt(command.function, word, {**rest, **more})) for word in words)
+                found.append((word, partial(command.function, word, **rest, **more)) for word in words)
             else:
                 found.append(command.function(*words, **rest, **more))
         code = sum(command.view(one, **for_view) or 0 for one in found)
@@ -100,14 +100,6 @@ def callback(command: Command, extra: Mapping[str, Any]) -> Callable[..., None]:
     called.__annotations__ = {one.name: one.annotation for one in (*own, *added)}
     called.__doc__ = described(command.function).text
     return called
-
-
-def _attempt(function: Callable[..., Any], word: str, given: Mapping[str, Any]) -> Any:
-    """The result of the function for one of several words, or its error, so that the others go on."""
-    try:
-        return function(word, **given)
-    except VitralError as error:
-        return error
 
 
 def _settings(given: Any) -> dict[str, Any]:
@@ -130,8 +122,8 @@ def _flat(hint: Any) -> Iterator[Any]:
 
 def _marks(function: Callable[..., Any]) -> dict[str, Option | Argument]:
     """The mark of each parameter for the command line; the outermost one counts."""
-    found = {name: [*_flat(hint)] for name, hint in function.__annotations__.items()}
-    marks = {name: [one for one in parts if isinstance(one, Option | Argument)] for name, parts in found.items()}
+    hints = function.__annotations__.items()
+    marks = {name: [one for one in _flat(hint) if isinstance(one, Option | Argument)] for name, hint in hints}
     return {name: ones[-1] for name, ones in marks.items() if ones}
 
 

@@ -1,26 +1,27 @@
 """The demonstration: train, study and explain a small model of a bundled text, and write one page about it."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vitral.app.arguments import free_folder
 from vitral.app.run import Run
-from vitral.core.config import assignment
 from vitral.core.errors import UsageError
 from vitral.core.files import is_left_behind, replace_durably
 from vitral.core.language import language
 from vitral.core.seals import MANIFEST
-from vitral.data import Dataset, load_corpus, prepare
+from vitral.data import Dataset, prepare
 from vitral.evaluation import copied_spans, training_text
 from vitral.page import page_content, page_document
 from vitral.report.demonstration import FIGURES, PAGE, DemonstrationResult
 from vitral.report.model import ModelCount
-from vitral.report.survey import Survey, survey_dataset
+from vitral.report.survey import survey_dataset
 from vitral.runs import load_run, refuse_existing
 from vitral.runs.loading import warn_on_stderr
 from vitral.studies import Study, StudyResult, run_study, study_named
+from vitral.studies.plan import settings_of
 from vitral.studies.results import run_path
 from vitral.training import Callback, RunConfig
 from vitral.training.configuration import configure
@@ -66,7 +67,6 @@ class Demonstration:
         subject: of the current language.
         config: the model and its training.
         dataset: the bundled text.
-        survey: of the text.
         count: of the model.
         study: the model and the same without attention, over three seeds.
     """
@@ -75,7 +75,6 @@ class Demonstration:
     subject: Subject
     config: RunConfig
     dataset: Dataset
-    survey: Survey
     count: ModelCount
     study: Study
 
@@ -90,8 +89,9 @@ class Demonstration:
         name = f"blocks.{run.model.config.num_layers - 1}.attn.weights"
         text = run.generate(max_tokens=CHARACTERS, temperature=TEMPERATURE, seed=SAMPLE_SEED)
         copied = copied_spans(text, training_text(self.dataset))
+        sizes = {"context_length": self.config.model.context_length, "batch_size": self.config.training.batch_size}
         return DemonstrationResult(
-            survey=self.survey,
+            survey=survey_dataset(self.dataset, self.dataset.load_text().text, **sizes),
             count=self.count,
             run=run.path,
             sample={"text": text, "step": run.step, "temperature": TEMPERATURE, "copied": copied},
@@ -114,18 +114,18 @@ class Demonstration:
         except UsageError as error:
             warn_on_stderr(str(error))
             return None
-        replace_durably(path, page_document(content).encode("utf-8"))
+        replace_durably(path, page_document(content).encode())
         return path
 
 
-def plan_demonstration(out: Path | None = None, settings: Sequence[str] = ()) -> Demonstration:
-    """Read and survey the bundled text of the current language; nothing is trained yet.
+def plan_demonstration(out: Path | None, settings: Mapping[str, Any]) -> Demonstration:
+    """Read the bundled text of the current language; nothing is trained yet.
 
     Args:
         out: a new folder, or that of a demonstration with the same text and settings that was stopped: it is continued.
             If None, `runs/demo`, `runs/demo-2` and so on, in Portuguese `runs/demo-pt`: the first that is new or,
             without settings, not finished.
-        settings: changes of the configuration, as `KEY=VALUE`.
+        settings: changes of the configuration.
 
     Raises:
         UsageError: `out` contains something else, a setting is invalid, or its model could not fill the page.
@@ -139,9 +139,10 @@ def plan_demonstration(out: Path | None = None, settings: Sequence[str] = ()) ->
     out = free_folder(subject.folder, is_free) if out is None else out
     if not _has_begun(out):
         refuse_existing(out)
-    config = configure(PRESET, corpus=subject.text, overrides=[assignment(setting) for setting in settings])
-    corpus = load_corpus(config.corpus)
-    dataset = prepare(config.corpus, corpus=corpus)
+    if "training.objective=masked" in settings_of(settings):
+        raise UsageError("demo: it shows a model of next tokens; leave training.objective out")
+    config = configure(PRESET, corpus=subject.text, overrides=[settings])
+    dataset = prepare(config.corpus)
     model, least = config.model, len(dataset.tokenizer.encode(subject.sentence))
     has_attention = model.attention != "none" and model.num_layers > 0
     if config.training.objective != "next-token" or not has_attention or model.context_length < least:
@@ -150,12 +151,10 @@ def plan_demonstration(out: Path | None = None, settings: Sequence[str] = ()) ->
             "{least} or more",
             least=least,
         )
-    sizes = {"context_length": model.context_length, "batch_size": config.training.batch_size}
-    surveyed = survey_dataset(dataset, corpus.text, **sizes)
     count = ModelCount.of(PRESET, config, dataset.tokenizer.vocab_size)
     whole = study_named("no-attention")
     study = whole.model_copy(update={"arms": whole.arms[:2], "seeds": SEEDS, "tune": {}})
-    return Demonstration(out, subject, config, dataset, surveyed, count, study)
+    return Demonstration(out, subject, config, dataset, count, study)
 
 
 def _has_begun(out: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from vitral.core.errors import UsageError
@@ -51,7 +52,9 @@ def write_sheets(sheets: Sequence[ExerciseSheet], out: Path, *, with_practice: b
     is_file = form in FORMS and not out.is_dir()
     if is_file and (with_practice or len(sheets) > 1):
         raise UsageError("exercise: several exercises, and pages for practice, need a folder, not {out}", out=out)
-    targets = _of_file(sheets[0], out) if is_file else _of_folder(sheets, out, with_practice=with_practice)
+    targets = dict[Path, Maker]()
+    for sheet in sheets:
+        targets |= _of_file(sheet, out) if is_file else _of_folder(sheet, out, with_practice=with_practice)
     for path in targets:
         require_free(path)
     contents = {path: make() for path, make in targets.items()}
@@ -62,39 +65,34 @@ def write_sheets(sheets: Sequence[ExerciseSheet], out: Path, *, with_practice: b
     }
     if is_file and missing:
         raise UsageError("{file}: {why}", file=out, why=why[form])
-    with storage(out):
-        for inside in {path.parent for path in targets}:
-            inside.mkdir(parents=True, exist_ok=True)
-    for path, content in contents.items():
-        if content is not None:
-            write_new(path, content)
-    written = tuple(path for path, content in contents.items() if content is not None)
-    return WrittenExercise(written, tuple(why[one] for one in FORMS if one in missing))
+    written = {path: content for path, content in contents.items() if content is not None}
+    for path, content in written.items():
+        with storage(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_new(path, content)
+    return WrittenExercise(tuple(written), tuple(why[one] for one in FORMS if one in missing))
 
 
 def _of_file(sheet: ExerciseSheet, out: Path) -> dict[Path, Maker]:
-    form, key = out.suffix.removeprefix("."), out.with_name(f"{out.stem}-{KEY[language()]}{out.suffix}")
-    return {out: _forms(sheet)[form], key: _forms(sheet, key=True)[form]}
+    key = out.with_stem(f"{out.stem}-{KEY[language()]}")
+    return {path: partial(_content, sheet, out.suffix, is_key=path == key) for path in (out, key)}
 
 
-def _of_folder(sheets: Sequence[ExerciseSheet], out: Path, *, with_practice: bool) -> dict[Path, Maker]:
-    suffix, targets = KEY[language()], dict[Path, Maker]()
-    for sheet in sheets:
-        name = sheet.exercise.name
-        targets |= {out / f"{name}.{form}": make for form, make in _forms(sheet).items()}
-        keys = _forms(sheet, key=True).items()
-        targets |= {out / f"{suffix}s" / f"{name}-{suffix}.{form}": make for form, make in keys}
-        if with_practice:
-            page = out / PRACTICE[language()] / f"{name}.html"
-            targets[page] = lambda sheet=sheet: (practice_page(sheet) or "").encode() or None
+def _of_folder(sheet: ExerciseSheet, out: Path, *, with_practice: bool) -> dict[Path, Maker]:
+    """The sheet in every form, its key in every form in a folder inside, and its page for practice in another."""
+    name, suffix = sheet.exercise.name, KEY[language()]
+    targets = dict[Path, Maker]()
+    for stem, is_key in ((out / name, False), (out / f"{suffix}s" / f"{name}-{suffix}", True)):
+        targets |= {Path(f"{stem}.{form}"): partial(_content, sheet, f".{form}", is_key=is_key) for form in FORMS}
+    if with_practice:
+        targets[out / PRACTICE[language()] / f"{name}.html"] = lambda: (practice_page(sheet) or "").encode() or None
     return targets
 
 
-def _forms(sheet: ExerciseSheet, *, key: bool = False) -> dict[str, Maker]:
-    """Each form, made when it is asked for; None where it cannot be made."""
-    return {
-        "toml": lambda: (sheet.key_toml if key else sheet.toml).encode(),
-        "tex": lambda: sheet_latex(sheet, is_key=key).encode(),
-        "html": lambda: sheet_page(sheet, is_key=key).encode(),
-        "xlsx": lambda: workbook(sheet.key_toml if key else sheet.toml),
-    }
+def _content(sheet: ExerciseSheet, suffix: str, *, is_key: bool) -> bytes | None:
+    """A form of the sheet or its key; None where it cannot be made."""
+    toml = sheet.key_toml if is_key else sheet.toml
+    if suffix == ".xlsx":
+        return workbook(toml)
+    made = {".tex": sheet_latex, ".html": sheet_page}
+    return (made[suffix](sheet, is_key=is_key) if suffix in made else toml).encode()

@@ -5,7 +5,7 @@ No failure of a display ends a training.
 
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -24,8 +24,6 @@ PRINTED_EVERY = 10.0
 MOST_NOTES = 12
 BRIEF = 70
 """Characters of a sample that a study prints."""
-DRAWN = ("step", "evaluation", "early")
-"""Events that are points of the curve."""
 WORK = ("before", "during", "in_all")
 """Keys of a study's events: floating-point operations before and during this run, and in the whole study."""
 
@@ -39,6 +37,7 @@ class TrainingState:
         run: keys of a study: the run, the number of runs, the work.
         arms: test losses of a study's finished runs by arm.
         measuring: the measurement that a study makes now.
+        notes: lines that stay, each once.
     """
 
     def __init__(self) -> None:
@@ -47,12 +46,14 @@ class TrainingState:
         self.baselines: NgramBaselines | None = None
         self.run: dict[str, Any] = {}
         self.arms: dict[str, list[float]] = {}
-        self.measuring = ""
+        self.measuring, self.notes = "", dict[str, None]()
         self.began, self.study_began = time.monotonic(), 0.0
 
     def take(self, event: Event) -> None:
         """Remember an event."""
         kind = event["event"]
+        if (line := lasting(event)) is not None:
+            self.notes[line] = None
         if kind in ("start", "run"):
             self.last = {"sample": self.last["sample"]} if "sample" in self.last else {}
             self.baselines, self.began = None, time.monotonic()
@@ -94,8 +95,7 @@ class TrainingState:
             device=start["device"],
             dtype=start["dtype"],
         )
-        run = {key: self.run[key] for key in ("arm", "seed", "run", "runs")} if self.run else {}
-        return f"{_('arm {arm}, seed {seed} (run {run} of {runs})', **run)} · {size}" if run else size
+        return f"{_('arm {arm}, seed {seed} (run {run} of {runs})', **self.run)} · {size}" if self.run else size
 
     def progress(self) -> str:
         """Step, loss, learning rate, speed and time left, of a study also of the whole, in one line."""
@@ -120,7 +120,7 @@ class TrainingState:
         before, during, in_all = (self.run[key] for key in WORK)
         done = (before + during * (at - first) / max(1, total - first)) / in_all
         parts = [
-            _("run {run} of {runs}", run=self.run["run"], runs=self.run["runs"]),
+            _("run {run} of {runs}", **self.run),
             _("{share:.0f}% of all training", share=100 * done),
         ]
         if done > 0:
@@ -133,12 +133,22 @@ class TrainingState:
         unit = _("nats per token") if self.is_causal_lm else _("nats per masked token")
         if found := self.last.get("evaluation"):
             loss = found["test_loss"]
-            seen = {"step": found["step"], "validation": found["validation_loss"], "test": loss, "unit": unit}
-            told = _("step {step:,}: validation {validation:.3f} · test {test:.3f} {unit}", **seen)
+            told = _(
+                "step {step:,}: validation {validation:.3f} · test {test:.3f} {unit}",
+                step=found["step"],
+                validation=found["validation_loss"],
+                test=loss,
+                unit=unit,
+            )
         elif found := self.last.get("early"):
             loss = found["validation_loss"]
-            seen = {"step": found["step"], "tokens": found["tokens"], "loss": loss, "unit": unit}
-            told = _("step {step:,}: {loss:.3f} {unit} on {tokens:,} tokens of the validation split", **seen)
+            told = _(
+                "step {step:,}: {loss:.3f} {unit} on {tokens:,} tokens of the validation split",
+                step=found["step"],
+                loss=loss,
+                unit=unit,
+                tokens=found["tokens"],
+            )
         else:
             return _("not evaluated yet")
         if self.baselines is None or not self.is_causal_lm:
@@ -152,7 +162,7 @@ class TrainingState:
         named = (f"{baseline_name(order)} {number(loss, '.3f')}" for order, loss in self.baselines.orders.items())
         return _("n-gram baselines, nats per token: {losses}", losses=" · ".join(named))
 
-    def view(self, notes: Sequence[str] = (), curve: str = "") -> ProgressView:
+    def view(self) -> ProgressView:
         """The state as it is shown now."""
         sample, (_first, done, total) = self.last.get("sample", {}), self.steps
         arms = [f"{arm}: {' · '.join(number(loss, '.3f') for loss in losses)}" for arm, losses in self.arms.items()]
@@ -163,9 +173,8 @@ class TrainingState:
             share=min(1.0, done / max(1, total)),
             lines=tuple(filter(None, (self.progress(), self.compared(), self.measuring, *arms))),
             measured=self.measured(),
-            notes=tuple(notes),
+            notes=tuple(self.notes)[-MOST_NOTES:],
             sample=Preformatted(sample.get("text", ""), sample_heading(sample) if sample else "", marks),
-            curve=curve,
         )
 
 
@@ -232,7 +241,7 @@ def progress_shown(progress: bool | None, callback: Callback) -> Generator[Callb
         with suppress(Exception):
             print(f"vitral: {line}", file=sys.stderr)
 
-    yield all_of(callback, Harmless(NotebookDisplay() if in_notebook() else Lines(), complain))
+    yield all_of(callback, Harmless(Display(Output()) if in_notebook() else Lines(), complain))
 
 
 class Harmless:
@@ -270,94 +279,54 @@ class Lines:
         """Print an event, if it is worth a line."""
         state, kind, in_study = self.state, event["event"], "arm" in event
         state.take(event)
-        told = [] if (line := lasting(event)) is None else [line]
+        told = lasting(event)
         if kind == "start":
-            told = [state.headline()]
+            told = state.headline()
         elif kind == "lines" and state.compared() != self._compared:
-            self._compared = state.compared()
-            told = [self._compared]
+            told = self._compared = state.compared()
         elif kind == "step" and time.monotonic() - self._said >= PRINTED_EVERY:
             self._said = time.monotonic()
-            told = [state.progress()]
+            told = state.progress()
         elif kind == "early" or (kind == "evaluation" and not (in_study and event["step"] < state.steps[2])):
-            told = [state.measured()]
+            told = state.measured()
         elif kind == "sample" and in_study:
             words = " ".join(event["text"].split())
-            told = [f"{sample_heading(event)}: {words[:BRIEF]}{'…' * (len(words) > BRIEF)}"]
+            told = f"{sample_heading(event)}: {words[:BRIEF]}{'…' * (len(words) > BRIEF)}"
         elif kind == "sample":
-            told = [f"--- {sample_heading(event)}", event["text"], "---"]
+            told = f"--- {sample_heading(event)}\n{event['text']}\n---"
         elif kind == "probe":
-            told = [state.measuring]
-        for line in told:
-            print(visible(line), flush=True)
+            told = state.measuring
+        if told is not None:
+            print(visible(told), flush=True)
 
 
 class Display:
-    """A training that is shown in one place that changes; a subclass draws it there."""
+    """A training that is shown in one place that changes."""
 
-    def __init__(self) -> None:
-        """Show nothing yet."""
-        self.state, self._shown = TrainingState(), -REDRAWN_EVERY
+    def __init__(self, draw: Callable[[ProgressView], None]) -> None:
+        """Show nothing yet; `draw` shows the state in its place."""
+        self.state, self._draw, self._shown = TrainingState(), draw, -REDRAWN_EVERY
 
     def __call__(self, event: Event) -> None:
         """Take an event, and show the state unless it was shown just now."""
-        self.take(event)
+        self.state.take(event)
         now = time.monotonic()
         if event["event"] != "step" or now - self._shown >= REDRAWN_EVERY:
             self._shown = now
-            self.draw()
-
-    def take(self, event: Event) -> None:
-        """Remember an event."""
-        self.state.take(event)
-
-    def draw(self) -> None:
-        """Show the state."""
+            self._draw(self.state.view())
 
 
-class NotebookDisplay(Display):
-    """A training in one output of a notebook."""
+class Output:
+    """One output of a notebook."""
 
-    def __init__(self) -> None:
-        """Show nothing before the first event."""
-        super().__init__()
-        self._events: dict[str, list[Event]] = {kind: [] for kind in DRAWN}
-        self._notes = dict[str, None]()
-        self._curve = ""
-        self._handle: Any = None
+    _handle: Any = None
 
-    def take(self, event: Event) -> None:
-        """Remember an event; the curve is drawn anew at each evaluation."""
-        super().take(event)
-        kind = event["event"]
-        if (line := lasting(event)) is not None:
-            self._notes[line] = None  # once
-        if kind in ("start", "run"):
-            self._events, self._curve = {each: [] for each in DRAWN}, ""
-        if kind in DRAWN:
-            self._events[kind].append(event)
-        if kind in ("evaluation", "early", "lines"):
-            self._curve = self._drawn()
-
-    def _drawn(self) -> str:
-        from vitral.report.run import loss_curve
-        from vitral.report.style import drawn_bytes
-
-        is_causal_lm = self.state.is_causal_lm
-        unit = _("nats per token") if is_causal_lm else _("nats per masked token")
-        drawn = loss_curve(self._events, self.state.baselines if is_causal_lm else None, unit)
-        return "" if drawn is None else drawn_bytes(drawn).decode()
-
-    def draw(self) -> None:
-        """In the output of the cell."""
+    def __call__(self, view: ProgressView) -> None:
+        """Show a state in it."""
         from IPython.display import HTML, display  # a notebook has it
 
-        html = HTML(progress_html(self.view()))
+        html = HTML(progress_html(view))
         if self._handle is None:
             self._handle = display(html, display_id=True)
         else:
             self._handle.update(html)
-
-    def view(self) -> ProgressView:
-        """The state as it is shown now."""
-        return self.state.view([*self._notes][-MOST_NOTES:], self._curve)

@@ -86,13 +86,11 @@ class Samples(Shown, Tabular):
                 heading += _(", log-probability {score}", score=number(sample.score, ".3f"))
             yield sample.prompt + sample.text, heading
 
-    def plain(self) -> list[dict[str, Any]]:
-        """As plain data: the same as `vitral generate --format json`."""
+    def records(self) -> list[dict[str, Any]]:
+        """One row for each text: the same as `vitral generate --format json`."""
         return [asdict(sample) | {"tokens": list(sample.tokens)} for sample in self.samples]
 
-    def records(self) -> list[dict[str, Any]]:
-        """One row for each text."""
-        return self.plain()
+    plain = records
 
 
 @page_of.register
@@ -223,7 +221,8 @@ class Names(Shown, Tabular):
     def plain(self) -> list[dict[str, Any]]:
         """The list of this kind in `vitral list --format json`, in English; the minutes if they were asked for."""
         return [
-            {"name": name, "description": said} | ({"minutes": dict(self.minutes[name])} if self.minutes else {})
+            {"name": name, "description": said}
+            | ({"minutes": dict(self.minutes.get(name, {}))} if self.minutes else {})
             for name, said in self.descriptions.items()
         ]
 

@@ -4,6 +4,7 @@ What only some operations need, pages and plots above all, is imported by them: 
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -80,10 +81,9 @@ class Run(Shown):
         Raises:
             UsageError: not a run, no whole checkpoint, or a device that is missing or computes wrong numbers.
         """
-        loaded = load_run(Path(path), which)
+        loaded, where = load_run(Path(path), which), resolve_device(device)
         self.path, self.folder, self.sealed = Path(path), loaded.folder, loaded.sealed
         self.tokenizer, self.config, self.step = loaded.tokenizer, loaded.config, loaded.step
-        where = resolve_device(device)
         if where.type != "cpu":
             check_device(loaded.model, where)
         self.model = loaded.model.to(device=where, dtype=weight_dtype(dtype))
@@ -193,11 +193,8 @@ class Run(Shown):
 
     def _measured(self) -> dict[str, Any] | None:
         """The last evaluation up to the loaded checkpoint; None also where the folder is gone."""
-        try:
-            measured = self.metrics("evaluation")
-        except VitralError:
-            return None
-        return next((event for event in reversed(measured) if event["step"] <= self.step), None)
+        with suppress(VitralError):
+            return next((one for one in reversed(self.metrics("evaluation")) if one["step"] <= self.step), None)
 
     def __str__(self) -> str:
         """One line."""

@@ -3,28 +3,18 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from vitral.compare.comparison import (
-    BITS,
-    NATS,
-    Batches,
-    Comparable,
-    ComparedRun,
-    PairedDifference,
-    Relation,
-    RunComparison,
-)
+from vitral.compare import BITS, NATS, Batches, Comparable, ComparedRun, PairedDifference, Relation, RunComparison
 from vitral.core.errors import UsageError, VitralError, reason
-from vitral.core.language import N_, in_language
-from vitral.data import Dataset
+from vitral.core.language import N_
 from vitral.decoding import Sampling, generate
-from vitral.evaluation import TargetLosses, block_differences, evaluate_split, target_losses
+from vitral.evaluation import block_differences, evaluate_split, target_losses
 from vitral.evaluation.masking import masking_of
-from vitral.runs import RunSummary, SealedRun, is_run, load_run, summarize_run
+from vitral.runs import RunSummary, is_run, load_run, summarize_run
 from vitral.runs.config import comparable
 from vitral.runs.loading import LoadedRun
 from vitral.runs.summary import readable_path, runs_below
@@ -37,23 +27,14 @@ TEMPERATURE = 0.8
 LEFT_OUT = N_("{run}: left out: {reason}")
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """A run that was measured: what the result says of it, its files, and its losses target by target, if measured."""
-
-    shown: ComparedRun
-    sealed: SealedRun
-    targets: TargetLosses | None
-
-
 def compare(
     named: Iterable[Path],
     *,
-    prompt: str = "",
-    seed: int = 0,
-    max_tokens: int = 200,
-    corpora: Sequence[str | Path] = (),
-    losses: bool = True,
+    prompt: str,
+    seed: int,
+    max_tokens: int,
+    corpora: Sequence[str | Path],
+    losses: bool,
 ) -> RunComparison:
     """Compare runs: configurations, what may be compared, losses with paired intervals, curves, samples, speeds.
 
@@ -73,54 +54,51 @@ def compare(
     Raises:
         UsageError: fewer than two runs, or one of them cannot be read.
     """
-    notes: list[str] = []
-    measured: list[_Measured] = []
-    for summary, is_named in _with_short_names(_found(named, notes)):
+    notes, runs, named = list[str](), list[ComparedRun](), [*named]
+    for summary in _with_short_names(_found(named, notes)):
         try:
             run = load_run(summary.path)
         except VitralError as error:
-            if is_named:
+            if summary.path in named:
                 raise
             notes.append(LEFT_OUT.format(run=readable_path(summary.path), reason=error))
             continue
         run.model.float()
         sample = _sample(run, prompt, max_tokens, seed)
-        measured.append(_measured(run, summary, sample, corpora if losses else None))
-    if len(measured) < 2:
+        runs.append(_compared(run, summary, sample, corpora if losses else None))
+    if len(runs) < 2:
         raise UsageError(
             "compare needs two runs or more; name runs, or a folder that contains them{notes}",
             notes="".join(f"; {note}" for note in notes),
         )
-    relations = tuple(_relations(measured))
-    return RunComparison(tuple(each.shown for each in measured), relations, prompt, seed, tuple(notes))
+    return RunComparison(tuple(runs), tuple(_relations(runs)), prompt, seed, tuple(notes))
 
 
-def _found(named: Iterable[Path], notes: list[str]) -> list[tuple[RunSummary, bool]]:
-    """The runs that were named, and those below named folders; each once, and whether it was named itself."""
-    found: dict[str, tuple[RunSummary, bool]] = {}
+def _found(named: Iterable[Path], notes: list[str]) -> list[RunSummary]:
+    """The runs that were named, and those below named folders; each once."""
+    found: dict[str, RunSummary] = {}
     for path in named:
         if is_run(path):
-            found[os.path.realpath(path)] = summarize_run(path), True
+            found[os.path.realpath(path)] = summarize_run(path)
             continue
         below = runs_below(path)
         notes += below.notes
         for run in below.runs:
             if run.state == "damaged" or run.best_step is None:
-                why = N_("it is damaged or has no evaluation")
-                notes.append(LEFT_OUT.format(run=readable_path(run.path), reason=why))
+                damaged = N_("it is damaged or has no evaluation")
+                notes.append(LEFT_OUT.format(run=readable_path(run.path), reason=damaged))
             else:
-                found.setdefault(os.path.realpath(run.path), (run, False))
-    return list(found.values())
+                found.setdefault(os.path.realpath(run.path), run)
+    return [*found.values()]
 
 
-def _with_short_names(found: Sequence[tuple[RunSummary, bool]]) -> Iterator[tuple[RunSummary, bool]]:
+def _with_short_names(runs: Sequence[RunSummary]) -> Iterator[RunSummary]:
     """The runs with names as short as they can be told apart: the last parts of their paths."""
-    parts = [Path(os.path.abspath(run.path)).parts for run, _ in found]
-    length = 1
-    while len({each[-length:] for each in parts}) < len(parts) and length < max(map(len, parts)):
+    parts, length = [Path(os.path.abspath(run.path)).parts for run in runs], 1
+    while len({each[-length:] for each in parts}) < len(parts):
         length += 1
-    for (run, is_named), each in zip(found, parts, strict=True):
-        yield replace(run, name=readable_path("/".join(each[-length:]))), is_named
+    for run, each in zip(runs, parts, strict=True):
+        yield replace(run, name=readable_path("/".join(each[-length:])))
 
 
 def _sample(run: LoadedRun, prompt: str, max_tokens: int, seed: int) -> dict[str, Any]:
@@ -134,25 +112,32 @@ def _sample(run: LoadedRun, prompt: str, max_tokens: int, seed: int) -> dict[str
     return {"sample": sample.prompt + sample.text}
 
 
-def _measured(
+def _compared(
     run: LoadedRun, summary: RunSummary, sample: dict[str, Any], corpora: Sequence[str | Path] | None
-) -> _Measured:
+) -> ComparedRun:
     """The run with its losses on the test split, target by target; of a masked language model only their mean."""
-    config, told, targets = run.sealed.config, dict[str, Any](), None
+    config, told = run.sealed.config, dict[str, Any]()
     try:
         if corpora is not None:
-            dataset = _dataset(run.sealed, corpora)
+            for corpus in corpora:  # of this run, or of another
+                with suppress(UsageError):
+                    dataset = run.sealed.dataset(corpus)
+                    break
+            else:
+                dataset = run.sealed.dataset()
             split, masking = final_split(dataset), masking_of(config.training.objective, run.tokenizer)
-            targets = target_losses(run.model, split, run.tokenizer) if masking is None else None
             told["is_whole"] = split is dataset.splits["test"]
-            told["loss"] = (
-                targets.whole if targets else evaluate_split(run.model, split, run.tokenizer, masking=masking)
-            )
+            if masking is None:
+                told["targets"] = target_losses(run.model, split, run.tokenizer)
+                told["loss"] = told["targets"].whole
+            else:
+                told["loss"] = evaluate_split(run.model, split, run.tokenizer, masking=masking)
     except UsageError as error:
         told = {"why": reason(error)}
     speeds = [event["tokens_per_second"] for event in run.folder.metrics("step")]
-    shown = ComparedRun(
+    return ComparedRun(
         summary=summary,
+        sealed=run.sealed,
         config=comparable(config),
         checkpoint=run.checkpoint.step,
         tokens_per_step=config.tokens_per_step,
@@ -160,35 +145,26 @@ def _measured(
         **told,
         **sample,
     )
-    return _Measured(shown, run.sealed, targets)
 
 
-def _dataset(run: SealedRun, corpora: Sequence[str | Path]) -> Dataset:
-    """The run's text: one of the given ones, which may also be those of other runs, else where it was."""
-    for corpus in corpora:
-        with suppress(UsageError):
-            return run.dataset(corpus)
-    return run.dataset()
-
-
-def _relations(runs: Sequence[_Measured]) -> list[Relation]:
+def _relations(runs: Sequence[ComparedRun]) -> list[Relation]:
     """Each run but the first beside the first before it with its test tokens, else its test text, else of all."""
     pairs = []
     for index, run in enumerate(runs[1:], start=1):
-        units = {unit: other for other in reversed(runs[:index]) if (unit := _comparable(run, other))}
-        pairs.append((run, units.get(NATS) or units.get(BITS) or runs[0]))
-    wanted = sum(_comparable(run, other) != "nothing" for run, other in pairs)
-    confidence = 1 - LEVEL / max(1, wanted)
-    return [_relation(run, other, confidence) for run, other in pairs]
+        units = {_comparable(run, other): other for other in reversed(runs[:index])}
+        unit = min(units, key=(NATS, BITS, "nothing").index)
+        pairs.append((run, units[unit], unit))
+    confidence = 1 - LEVEL / max(1, sum(unit != "nothing" for *_, unit in pairs))
+    return [_relation(run, other, unit, confidence) for run, other, unit in pairs]
 
 
-def _comparable(run: _Measured, other: _Measured) -> Comparable:
-    one, two = run.shown.summary, other.shown.summary
+def _comparable(run: ComparedRun, other: ComparedRun) -> Comparable:
+    one, two = run.summary, other.summary
     if one.objective != two.objective or not _same(one.test_text, two.test_text):
         return "nothing"
     if _same(one.test_tokens, two.test_tokens):
         return NATS
-    return BITS if run.shown.is_whole and other.shown.is_whole else "nothing"
+    return BITS if run.is_whole and other.is_whole else "nothing"
 
 
 def _same(one: str | None, two: str | None) -> bool:
@@ -196,11 +172,10 @@ def _same(one: str | None, two: str | None) -> bool:
     return one is not None and one == two
 
 
-def _relation(run: _Measured, other: _Measured, confidence: float) -> Relation:
-    one, two = run.shown.summary, other.shown.summary
-    texts = [each.sealed.document("corpus").get("sha256") for each in (run, other)]
+def _relation(run: ComparedRun, other: ComparedRun, unit: Comparable, confidence: float) -> Relation:
+    one, two = run.summary, other.summary
     batches, differ = _batches(run, other)
-    unit, why, difference = _comparable(run, other), "", None
+    why, difference = "", None
     try:
         difference = None if unit == "nothing" else _difference(run, other, unit, confidence)
     except UsageError as error:
@@ -208,7 +183,7 @@ def _relation(run: _Measured, other: _Measured, confidence: float) -> Relation:
     return Relation(
         run=one.name,
         against=two.name,
-        same_text=_same(*texts),
+        same_text=_same(*(each.sealed.document("corpus").get("sha256") for each in (run, other))),
         same_test=_same(one.test_text, two.test_text),
         same_tokens=_same(one.test_tokens, two.test_tokens),
         same_task=one.objective == two.objective,
@@ -220,39 +195,37 @@ def _relation(run: _Measured, other: _Measured, confidence: float) -> Relation:
     )
 
 
-def _difference(run: _Measured, other: _Measured, unit: str, confidence: float) -> PairedDifference:
-    if run.shown.summary.objective != "next-token":
+def _difference(run: ComparedRun, other: ComparedRun, unit: str, confidence: float) -> PairedDifference:
+    if run.summary.objective != "next-token":
         raise UsageError("paired losses are those of next tokens, not of masked ones")
     one, two, same_tokens = run.targets, other.targets, unit == NATS
     if one is None or two is None:
-        raise UsageError(run.shown.why or other.shown.why or N_("the losses were not measured"))
-    with in_language("en"):
-        blocks = [float(value) for value in block_differences(one, two, same_tokens=same_tokens)]
-        found = mean_interval(blocks, confidence)
+        raise UsageError(run.why or other.why or N_("the losses were not measured"))
+    blocks = [float(value) for value in block_differences(one, two, same_tokens=same_tokens)]
+    found = mean_interval(blocks, confidence)
     shared = int((one.nats + two.nats == one.nats + two.nats).sum()) if same_tokens else None  # NaN is not itself
     return PairedDifference(unit, found.mean, found.low, found.high, confidence, tuple(blocks), shared)
 
 
-def _batches(run: _Measured, other: _Measured) -> tuple[Batches, tuple[str, ...]]:
+def _batches(run: ComparedRun, other: ComparedRun) -> tuple[Batches, tuple[str, ...]]:
     """Whether two runs were trained on the same batches, and by what they differ."""
-    one, two = (each.sealed.newest for each in (run, other))
+    one, two = run.sealed.newest, other.sealed.newest
     if one and two and one.step == two.step and one.state.get("chain") and one.state["chain"] == two.state.get("chain"):
         return "same", ()
-    left, right = (_drawing(each) for each in (run, other))
-    differ = tuple(key for key in left if left[key] != right[key])
+    right = _drawing(other)
+    differ = tuple(key for key, value in _drawing(run).items() if value != right[key])
     return ("other", differ) if differ else ("same by configuration", ())
 
 
-def _drawing(run: _Measured) -> dict[str, Any]:
+def _drawing(run: ComparedRun) -> dict[str, Any]:
     """Everything that decides which windows a run is trained on."""
-    config = run.shown.config
-    training, model = config["training"], config["model"]
-    fingerprint = run.sealed.document("corpus").get("fingerprint") or run.shown.name  # unknown: like no other
+    training = run.config["training"]
+    fingerprint = run.sealed.document("corpus").get("fingerprint") or run.name  # unknown: like no other
     return {
         N_("text, tokens or training split"): fingerprint,
-        N_("seed"): config["seed"],
+        N_("seed"): run.config["seed"],
         "batch_size": training["batch_size"],
         "accumulation": training["accumulation"],
-        "context_length": model["context_length"],
+        "context_length": run.config["model"]["context_length"],
         N_("first step"): (training.get("schedule") or {}).get("begin"),
     }

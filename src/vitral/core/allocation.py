@@ -5,7 +5,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from vitral.core.machine import ROOT, has_address_limit, memory_limit
+from vitral.core.machine import has_address_limit, memory_limit
 
 TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4  # M_TRIM_THRESHOLD and so on of glibc's malloc.h
 NEVER = -1  # as TRIM_THRESHOLD
@@ -99,9 +99,9 @@ def _bytes_to_ask_for() -> int:
     return 0 if limit is None or has_address_limit() or not _has_large_pages() else int(LARGE_PAGES_FOR * limit)
 
 
-def _has_large_pages(root: Path = ROOT) -> bool:
+def _has_large_pages() -> bool:
     """Whether the kernel gives large pages, of this size, to those who ask."""
-    folder = root / "sys/kernel/mm/transparent_hugepage"
+    folder = Path("/sys/kernel/mm/transparent_hugepage")
     try:
         size, given = (folder / "hpage_pmd_size").read_text(), (folder / "enabled").read_text()
     except OSError:

@@ -24,26 +24,29 @@ Plain = dict[str, Any]
 Traced = Callable[[Mapping[str, Tensor], Tap], object]
 """A function that passes each of its results to the tap by name, and goes on with the value that the tap returns."""
 
+# fmt: off
 OPERATIONS = frozenset(
     (
-        *("abs", "acos", "add.Tensor", "add.Scalar", "addmm", "alias", "amax", "amin", "any", "any.dim", "any.dims"),
-        *("arange.start_step", "argmax", "argmin", "asin", "atan", "atan2", "bitwise_and.Tensor", "bitwise_not"),
-        *("bitwise_or.Tensor", "bmm", "cat", "ceil", "clamp", "clone", "constant_pad_nd", "copy", "cos", "cumsum"),
-        *("div.Scalar", "div.Tensor", "div.Tensor_mode", "embedding", "empty.memory_format", "eq.Scalar", "eq.Tensor"),
-        *("erf", "exp", "expand", "expm1", "fill.Scalar", "flip", "floor", "full", "full_like", "gather", "ge.Scalar"),
-        *("ge.Tensor", "gelu", "gt.Scalar", "gt.Tensor", "index.Tensor", "index_select", "isinf", "isnan", "le.Scalar"),
-        *("le.Tensor", "leaky_relu", "log", "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or"),
-        *("logical_xor", "lt.Scalar", "lt.Tensor", "max.dim", "maximum", "mean", "mean.dim", "min.dim", "minimum"),
-        *("mm", "mul.Scalar", "mul.Tensor", "native_layer_norm", "ne.Scalar", "ne.Tensor", "neg", "permute"),
-        *("pow.Scalar", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "prod.dim_int", "reciprocal", "relu"),
-        *("remainder.Scalar", "remainder.Tensor", "repeat", "round", "rsqrt", "scalar_tensor", "scatter.src"),
-        *("scatter.value", "select.int", "select_scatter", "sigmoid", "sign", "sin", "slice.Tensor", "slice_scatter"),
-        *("sort", "sort.stable", "split_with_sizes", "sqrt", "squeeze.dim", "squeeze.dims", "sub.Scalar", "sub.Tensor"),
-        *("sum", "sum.dim_IntList", "tan", "tanh", "topk", "trunc", "unsqueeze", "var.correction"),
-        *("view", "where.self", "_log_softmax", "_softmax", "_to_copy", "getitem", "lstm"),
-        *("sym_size.int", "add", "sub", "mul", "floordiv", "mod"),  # of lengths, which are whole numbers
+        "abs", "acos", "add.Tensor", "add.Scalar", "addmm", "alias", "amax", "amin", "any", "any.dim",
+        "any.dims", "arange.start_step", "argmax", "argmin", "asin", "atan", "atan2", "bitwise_and.Tensor",
+        "bitwise_not", "bitwise_or.Tensor", "bmm", "cat", "ceil", "clamp", "clone", "constant_pad_nd", "copy",
+        "cos", "cumsum", "div.Scalar", "div.Tensor", "div.Tensor_mode", "embedding", "empty.memory_format",
+        "eq.Scalar", "eq.Tensor", "erf", "exp", "expand", "expm1", "fill.Scalar", "flip", "floor", "full",
+        "full_like", "gather", "ge.Scalar", "ge.Tensor", "gelu", "gt.Scalar", "gt.Tensor", "index.Tensor",
+        "index_select", "isinf", "isnan", "le.Scalar", "le.Tensor", "leaky_relu", "log", "log10", "log1p",
+        "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "lt.Scalar", "lt.Tensor", "max.dim",
+        "maximum", "mean", "mean.dim", "min.dim", "minimum", "mm", "mul.Scalar", "mul.Tensor",
+        "native_layer_norm", "ne.Scalar", "ne.Tensor", "neg", "permute", "pow.Scalar", "pow.Tensor_Scalar",
+        "pow.Tensor_Tensor", "prod.dim_int", "reciprocal", "relu", "remainder.Scalar", "remainder.Tensor",
+        "repeat", "round", "rsqrt", "scalar_tensor", "scatter.src", "scatter.value", "select.int",
+        "select_scatter", "sigmoid", "sign", "sin", "slice.Tensor", "slice_scatter", "sort", "sort.stable",
+        "split_with_sizes", "sqrt", "squeeze.dim", "squeeze.dims", "sub.Scalar", "sub.Tensor", "sum",
+        "sum.dim_IntList", "tan", "tanh", "topk", "trunc", "unsqueeze", "var.correction", "view", "where.self",
+        "_log_softmax", "_softmax", "_to_copy", "getitem", "lstm",
+        "sym_size.int", "add", "sub", "mul", "floordiv", "mod"  # of lengths, which are whole numbers
     )
 )
+# fmt: on
 """The operations that the interpreter has; it has the same list."""
 NOTHING = ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range_for_size", "sym_constrain_range")
 """Operations without a result."""

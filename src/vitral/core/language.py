@@ -16,7 +16,7 @@ import locale
 import os
 import re
 import string
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -182,7 +182,9 @@ def ngettext(one: str, several: str, n: int, /, **places: Any) -> str:
 
 def storable(data: Mapping[str, Any]) -> dict[str, Any]:
     """Data with messages as a file holds it: their English texts, and a table of their sentences and values."""
-    table = [_plain(one) for one in _messages(data) if one.values]
+    messages = list[Message]()
+    _mapped(data, lambda one: messages.append(one) if isinstance(one, Message) and one.values else None)
+    table = [_plain(one) for one in messages]
     return {**data, SENTENCES: table} if table else dict(data)
 
 
@@ -190,16 +192,16 @@ def restored(data: Mapping[str, Any]) -> dict[str, Any]:
     """The data that `storable` was given; texts that are not in the table, as in older files, are plain texts."""
     data = dict(data)
     table = {plain["text"]: _message(plain) for plain in data.pop(SENTENCES, ())}
-    return _with_messages(data, table) if table else data
+    return _mapped(data, lambda one: table.get(one, one) if isinstance(one, str) else one) if table else data
 
 
-def _messages(data: Any) -> Iterator[Message]:
-    if isinstance(data, Message):
-        yield data
-    elif isinstance(data, Mapping | list | tuple):
-        inside = cast("Mapping[Any, Any]", data).values() if isinstance(data, Mapping) else cast("list[Any]", data)
-        for one in inside:
-            yield from _messages(one)
+def _mapped(data: Any, change: Callable[[Any], Any]) -> Any:
+    """The data with a change of each value that is no table and no list."""
+    if isinstance(data, Mapping):
+        return {key: _mapped(one, change) for key, one in cast("Mapping[str, Any]", data).items()}
+    if isinstance(data, list | tuple):
+        return [_mapped(one, change) for one in cast("list[Any]", data)]
+    return change(data)
 
 
 def _plain(value: Any) -> Any:
@@ -216,14 +218,6 @@ def _message(plain: Any) -> Any:
     found = cast("dict[str, Any]", plain)
     values = {name: _message(one) for name, one in found["values"].items()}
     return Message(found["text"], found["sentence"], values)
-
-
-def _with_messages(data: Any, table: Mapping[str, Message]) -> Any:
-    if isinstance(data, dict):
-        return {key: _with_messages(one, table) for key, one in cast("dict[str, Any]", data).items()}
-    if isinstance(data, list):
-        return [_with_messages(one, table) for one in cast("list[Any]", data)]
-    return table.get(data, data) if isinstance(data, str) else data
 
 
 def number(value: float, spec: str = "") -> str:

@@ -1,7 +1,7 @@
 """The machine a process runs on: cores, memory and processor, with the limits of its container.
 
 A container's limits are those of the process's control group (cgroup) and of every group above it, in version 1 or 2.
-Every function returns None where a number is unknown. `root` is where /proc and /sys are; tests use another folder.
+Every function returns None where a number is unknown. `ROOT` is where /proc and /sys are; tests use another folder.
 """
 
 import os
@@ -19,27 +19,27 @@ LARGEST_READ = 2**20
 """Bytes read of a file of the kernel; /proc/cpuinfo has about a kilobyte per core."""
 
 
-def cores(root: Path = ROOT) -> int:
+def cores() -> int:
     """Number of cores this process may use: its CPU affinity, or fewer by the container's quota; at least 1."""
     affinity = getattr(os, "sched_getaffinity", None)
     count = os.cpu_count() or 1 if affinity is None else len(affinity(0))
-    for group in _groups(root, "cpu"):
+    for group in _groups("cpu"):
         share = _quota(group)
         if share is not None:
             count = min(count, int(share))
     return max(1, count)
 
 
-def memory_limit(root: Path = ROOT) -> int | None:
+def memory_limit() -> int | None:
     """Memory in bytes that this process may use: the smallest of physical memory, cgroup limits and RLIMIT_AS."""
     limits = [_physical_memory(), _resource_limit("RLIMIT_AS")]
-    limits += [_first_number(group, ("memory.max", "memory.limit_in_bytes")) for group in _groups(root, "memory")]
+    limits += [_first_number(group, ("memory.max", "memory.limit_in_bytes")) for group in _groups("memory")]
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def has_address_limit(root: Path = ROOT) -> bool:
+def has_address_limit() -> bool:
     """Whether addresses are limited, not only the memory that is used: by RLIMIT_AS, RLIMIT_DATA, or the kernel."""
-    if (_read(root / "proc/sys/vm/overcommit_memory") or "").strip() == STRICT:
+    if (_read(ROOT / "proc/sys/vm/overcommit_memory") or "").strip() == STRICT:
         return True
     return any(limit is not None for limit in map(_resource_limit, ("RLIMIT_AS", "RLIMIT_DATA")))
 
@@ -67,29 +67,29 @@ def require_memory(needed: int, where: str, what: str, *, there: int | None = No
         )
 
 
-def processor(root: Path = ROOT) -> str | None:
+def processor() -> str | None:
     """The processor's model name, as "AMD EPYC 7B13"."""
-    return _of_processor(root, "model name") or platform.processor() or None
+    return _of_processor("model name") or platform.processor() or None
 
 
-def has_matrix_unit(root: Path = ROOT) -> bool:
+def has_matrix_unit() -> bool:
     """Whether the processor is known to have a unit for products of whole matrices in bfloat16 (AMX)."""
-    return "amx_bf16" in _of_processor(root, "flags").split()
+    return "amx_bf16" in _of_processor("flags").split()
 
 
-def _of_processor(root: Path, wanted: str) -> str:
+def _of_processor(wanted: str) -> str:
     """What the kernel says of the first processor."""
-    for line in (_read(root / "proc/cpuinfo") or "").splitlines():
+    for line in (_read(ROOT / "proc/cpuinfo") or "").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == wanted:
             return value.strip()
     return ""
 
 
-def _groups(root: Path, controller: str) -> Iterator[Path]:
+def _groups(controller: str) -> Iterator[Path]:
     """The folders of the process's cgroup and of those above it, for a controller ("cpu" or "memory")."""
-    mounts = root / "sys/fs/cgroup"
-    for line in (_read(root / "proc/self/cgroup") or "").splitlines():
+    mounts = ROOT / "sys/fs/cgroup"
+    for line in (_read(ROOT / "proc/self/cgroup") or "").splitlines():
         number, _, rest = line.partition(":")
         names, _, path = rest.partition(":")
         if number == "0" and not names:

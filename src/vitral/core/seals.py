@@ -4,7 +4,6 @@ A seal detects every accidental change. It is no protection from an attacker, wh
 """
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -105,9 +104,9 @@ def _listed(raw: bytes) -> dict[str, Any]:
 
 def _complaint(folder: Path, name: str, facts: Any) -> str:
     try:
-        if not os.path.lexists(folder / name):
-            return N_("{name!a:.80}: is missing").format(name=name)
         content = read(folder / name, MOST_FILE)
+    except FileNotFoundError:
+        return N_("{name!a:.80}: is missing").format(name=name)
     except (UsageError, ValueError, OSError) as error:
         return N_("{name!a:.80}: {what}").format(name=name, what=reason(error))
     same = listing({name: content})[name] == facts

@@ -23,19 +23,14 @@ class Tap:
 
     def within(self, scope: str) -> "Tap":
         """This tap for a submodule: it puts `scope.` before each name."""
-        return _Scoped(self, scope)
+        return self if self is SILENT else _Scoped(self, scope)
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
         """Pass one activation to the tap; return the value to continue with."""
         return value
 
 
-class _Silent(Tap):
-    def within(self, scope: str) -> Tap:
-        return self
-
-
-SILENT = _Silent()
+SILENT = Tap()
 
 
 class Recorder(Tap):

@@ -1,6 +1,7 @@
 """Text ready to show: numbers with a real minus sign, and text from files and models without hidden characters."""
 
 import unicodedata
+from collections.abc import Collection, Sequence
 
 from vitral.core.language import NEEDED, number
 
@@ -114,6 +115,21 @@ def _picture(character: str) -> str:
     if point < ord(" "):
         return chr(_CONTROL_PICTURES + point)
     return "␡" if point == _DELETE else f"⟨U+{point:04X}⟩"
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
+    """Lines of cells with two spaces between columns, those of `left` flush left, the others flush right.
+
+    >>> aligned([["a", "10"], ["bc", "5"]])
+    ['a   10', 'bc   5']
+    """
+    widths = [max(map(columns, cells)) for cells in zip(*rows, strict=True)]
+    lines: list[str] = []
+    for row in rows:
+        padded = ((cell, " " * (width - columns(cell))) for cell, width in zip(row, widths, strict=True))
+        cells = (cell + blank if at in left else blank + cell for at, (cell, blank) in enumerate(padded))
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def columns(text: str) -> int:

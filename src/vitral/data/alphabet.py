@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, TypeVar
@@ -17,7 +17,8 @@ from vitral.core.machine import cores
 PAD = "<PAD>"
 """Token 0 of the character tokenizer: not a character, never generated, the mask token of masked training."""
 
-_CHUNK = 1 << 20
+_SURROGATES = range(0xD800, 0xE000)
+"""Halves of pairs, which have no UTF-8."""
 _SHORT_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", " ": "␣"}
 _UNSEEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
@@ -46,10 +47,9 @@ class UnseenCharacter(UsageError):
     @property
     def where(self) -> str:
         """The character as it is written, its code point and its position."""
-        written = ascii(self.character) if is_surrogate(self.character) else repr(self.character)
         return _(
             "character {character} ({code_point}) at position {position:,}",
-            character=written,
+            character=repr(self.character),
             code_point=code_point(self.character),
             position=self.position,
         )
@@ -64,36 +64,13 @@ def code_points(text: str) -> np.ndarray:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
 
 
-def character_counts(texts: Iterable[str]) -> dict[str, int]:
-    """The number of occurrences of each distinct character in all texts together, sorted by code point.
-
-    >>> character_counts(["abba!"])
-    {'!': 1, 'a': 2, 'b': 2}
-    """
-    pieces = (text[begin : begin + _CHUNK] for text in texts for begin in range(0, len(text), _CHUNK))
-    total = np.zeros(0, dtype=np.int64)
-    for counts in in_order(_counted, pieces):
-        longer, shorter = (total, counts) if total.size > counts.size else (counts, total)
-        longer[: shorter.size] += shorter
-        total = longer
-    return {chr(point): int(total[point]) for point in np.flatnonzero(total)}
-
-
-def _counted(text: str) -> np.ndarray:
-    """The number of occurrences of each code point."""
-    data = np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
-    counts = np.bincount(data, minlength=128)[:128]
-    if text.isascii():
-        return counts
-    # Without the ASCII characters the rest is UTF-8 still.
-    others = np.bincount(code_points(data[data > 127].tobytes().decode("utf-8", "surrogatepass")))
-    others[:128] = counts
-    return others
-
-
-def is_surrogate(character: str) -> bool:
-    """Whether this is half of a surrogate pair, which has no UTF-8."""
-    return 0xD800 <= ord(character) <= 0xDFFF
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written as UTF-8: it has no half of a surrogate pair."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def code_point(character: str) -> str:
@@ -123,6 +100,15 @@ def _label_character(character: str) -> str:
     return f"◌{character}" if unicodedata.combining(character) else character
 
 
+def some_of(labels: Sequence[str], most: int, between: str = ", ") -> str:
+    """The first few labels as one text.
+
+    >>> some_of(["a", "b", "c"], 2)
+    'a, b, …'
+    """
+    return between.join([*labels[:most], *["…"] * (len(labels) > most)])
+
+
 def label_bytes(data: bytes) -> str:
     r"""Bytes for one table cell: as text where they are UTF-8, elsewhere as `\xNN`."""
     return label_text(data.decode("utf-8", "backslashreplace"))
@@ -135,14 +121,14 @@ def utf8(text: str, replacement: str | None = None) -> bytes:
         UnseenCharacter: the text contains a lone surrogate and there is no replacement.
         UsageError: the replacement is not one character.
     """
-    if replacement is not None and (len(replacement) != 1 or is_surrogate(replacement)):
+    if replacement is not None and (len(replacement) != 1 or not is_utf8(replacement)):
         raise UsageError("replacement {replacement!a}: expected one character", replacement=replacement)
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
         if replacement is None:
             raise UnseenCharacter(text[error.start], error.start, _("UTF-8 (a lone surrogate)")) from None
-        return "".join(replacement if is_surrogate(character) else character for character in text).encode("utf-8")
+        return text.translate(dict.fromkeys(_SURROGATES, replacement)).encode("utf-8")
 
 
 def token_ids(ids: Iterable[Any], vocab_size: int) -> np.ndarray:

@@ -30,23 +30,28 @@ class Split:
     tokens: Any
     segments: np.ndarray
 
+    @property
+    def lengths(self) -> Int[np.ndarray, " segments"]:
+        """The number of tokens of each segment."""
+        return self.segments[:, 1] - self.segments[:, 0]
+
 
 def thinned(split: Split, most_tokens: int | None) -> Split:
     """A split reduced to at most `most_tokens` tokens: evenly spaced segments of it, long ones cut into pieces.
 
     A split that is small enough, or any split with `most_tokens` None, is returned unchanged.
     """
-    lengths = split.segments[:, 1] - split.segments[:, 0]
+    lengths = split.lengths
     if most_tokens is None or lengths.sum() <= most_tokens:
         return split
     size = max(1, min(_THIN, most_tokens // 8))
     pieces = -(-lengths // size)
     wanted = max(1, most_tokens * int(pieces.sum()) // int(lengths.sum()))  # short segments give short pieces
     while True:
-        segments = _spread(split.segments, pieces, size, wanted)
-        taken = int((segments[:, 1] - segments[:, 0]).sum())
+        thin = Split(split.tokens, _spread(split.segments, pieces, size, wanted))
+        taken = int(thin.lengths.sum())
         if taken <= most_tokens:
-            return Split(split.tokens, segments)
+            return thin
         wanted = max(1, min(wanted - 1, wanted * most_tokens // taken))
 
 
@@ -127,7 +132,7 @@ class ShuffledBatches(Batches):
     _pass = -1
 
     def _count(self) -> Int[np.ndarray, " segments"]:
-        targets = np.maximum(self.split.segments[:, 1] - self.split.segments[:, 0] - 1, 0)
+        targets = np.maximum(self.split.lengths - 1, 0)
         counts = targets // self.context_length
         self._left = targets - counts * self.context_length
         return counts
@@ -184,13 +189,12 @@ def window_begins(split: Split, context_length: int) -> list[tuple[int, Int[np.n
 
 def count_windows(split: Split, context_length: int) -> np.ndarray:
     """Number of windows in each segment, 1-d int64: one for each possible first input."""
-    lengths = split.segments[:, 1] - split.segments[:, 0]
-    return np.maximum(lengths - context_length, 0)
+    return np.maximum(split.lengths - context_length, 0)
 
 
 def too_short(split: Split, context_length: int) -> str:
     """The message for a split without a window: the number of tokens needed and available."""
-    longest = int((split.segments[:, 1] - split.segments[:, 0]).max(initial=0))
+    longest = int(split.lengths.max(initial=0))
     return _(
         "a window of context_length = {context_length:,} needs {needed:,} tokens in a row, this split of the "
         "text has at most {longest:,}; use a smaller context_length or a longer text",

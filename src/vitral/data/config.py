@@ -6,8 +6,8 @@ from pydantic import Field, field_validator, model_validator
 
 from vitral.core.config import Config, shown
 from vitral.core.language import _
-from vitral.data.alphabet import PAD, is_surrogate
-from vitral.data.encodings import codec_name, is_utf8
+from vitral.data.alphabet import PAD, is_utf8
+from vitral.data.encodings import codec_name
 from vitral.data.tasks import TaskConfig
 
 
@@ -183,7 +183,7 @@ class CorpusConfig(Config):
     @classmethod
     def _special_tokens_are_texts(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for text in value or ():
-            if not 0 < len(text) <= MOST_SPECIAL or any(map(is_surrogate, text)) or text == PAD:
+            if not 0 < len(text) <= MOST_SPECIAL or not is_utf8(text) or text == PAD:
                 raise ValueError(
                     _(
                         "a special token must have 1 to {most} characters and not be {pad}: {text}",

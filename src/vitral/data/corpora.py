@@ -3,21 +3,26 @@
 import os
 import re
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
-from vitral.core.config import nearest
+from pydantic import Field
+
+from vitral.core.config import Config, nearest
 from vitral.core.errors import UsageError, printable
 from vitral.core.files import sha256
 from vitral.core.language import N_, _
+from vitral.data.alphabet import some_of
 from vitral.data.config import TASK, CorpusConfig
 from vitral.data.folders import user_files
 from vitral.data.long_texts import Text, joined_text, pieces
 from vitral.data.shards import Shards, are_shards
-from vitral.data.sources import SOURCES, Source, cache_folder, fetch
+from vitral.data.sources import SOURCES, cache_folder, fetch
+from vitral.data.split import Work
 from vitral.data.tasks import TASKS, Task, task_text
 from vitral.data.texts import LONG, Document, opened, read_file, reading_notes
 
@@ -34,8 +39,36 @@ COLLECTIONS = {"machado": ("dom-casmurro", "bras-cubas")}
 _NAME = re.compile(r"\w[\w .-]*")
 _NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}
 _NAMED_AT_MOST = 3
+_Count = Annotated[int, Field(gt=0, lt=1 << 62)]
 _SURELY_TEXT = {".txt", ".md"}
 """Suffixes of files of a folder that must be text, and are not skipped if they are none."""
+
+
+class TextRecord(Config):
+    """A text as a run records it: its identity, and a hint where it was.
+
+    Attributes:
+        name: see `Corpus.name`.
+        bytes: its size.
+        characters: its length.
+        sha256: see `Corpus.sha256`.
+        path: a hint: the absolute path it was read from.
+    """
+
+    name: str
+    bytes: _Count
+    characters: _Count
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    path: str | None = None
+
+    @classmethod
+    def of(cls, recorded: Mapping[str, Any], where: str) -> Self:
+        """The text of a document.
+
+        Raises:
+            UsageError: an entry is missing or malformed.
+        """
+        return cls.parse({key: value for key, value in recorded.items() if key in cls.model_fields}, where)
 
 
 @dataclass(frozen=True)
@@ -50,7 +83,7 @@ class Corpus:
             order, as printed by `sha256sum`.
         notes: changes made while reading, one sentence each: newlines changed, licence stripped, files skipped.
         path: absolute path of the file or folder it was read from; None for a bundled text and for several texts.
-        files: of several texts, the name of each and where it begins.
+        files: of several texts, each.
         shards: the tokens that another program made of the text.
     """
 
@@ -60,12 +93,15 @@ class Corpus:
     sha256: str
     notes: tuple[str, ...] = ()
     path: str | None = None
-    files: tuple[tuple[str, int], ...] = ()
+    files: tuple[Work, ...] = ()
     shards: Shards | None = None
 
-    def origin(self) -> dict[str, Any]:
-        """Its path as plain data: a hint for finding the text again, which is no part of its identity."""
-        return {} if self.path is None else {"path": self.path}
+    @property
+    def record(self) -> TextRecord:
+        """What a run records of it."""
+        return TextRecord.model_construct(
+            name=self.name, bytes=self.num_bytes, characters=len(self.text), sha256=self.sha256, path=self.path
+        )
 
 
 def corpus_names() -> dict[str, str]:
@@ -85,7 +121,6 @@ def corpus_names() -> dict[str, str]:
 def load_corpus(
     config: CorpusConfig,
     *,
-    sources: Mapping[str, Source] = SOURCES,
     cache: Path | None = None,
     may_download: bool = True,
 ) -> Corpus:
@@ -98,7 +133,6 @@ def load_corpus(
 
     Args:
         config: source and reading options.
-        sources: the downloadable texts.
         cache: folder for downloads, see `cache_folder`.
         may_download: whether a text that is not on this machine is downloaded.
 
@@ -106,36 +140,40 @@ def load_corpus(
         UsageError: the name, file or folder does not exist, cannot be read, is not a text, is a run, or is empty.
         StorageError: a download cannot be stored.
     """
-    corpus = _find(config, sources, cache, may_download)
+    corpus = _find(config, cache, may_download)
     if not len(corpus.text):
         raise UsageError("{name}: empty, there is no text in it", name=corpus.name)
     return corpus
 
 
-def _find(config: CorpusConfig, sources: Mapping[str, Source], cache: Path | None, may_download: bool) -> Corpus:
+def _find(config: CorpusConfig, cache: Path | None, may_download: bool) -> Corpus:
     if config.task is not None:
-        return generated(config.task)
+        return _generated(config.task)
     name = config.source
-    if own := _own_file(name, sources):
+    if own := _own_file(name):
         return _from_file(name, own, config, noted=True)
     if name in BUNDLED:
         return replace(_from_file(name, Path(__file__).parent / "texts" / BUNDLED[name], config), path=None)
     if name == "python":
-        return python(config)
-    if name in sources:
-        file = fetch(name, sources[name], downloads(cache), may_download=may_download)
+        root = Path(sysconfig.get_paths()["stdlib"])
+        files, own = user_files(root, config.glob, without=_NOT_THE_LIBRARY)
+        return _of_files(name, root, config, [path for path in files if path.suffix == ".py"], own)
+    if name in SOURCES:
+        file = fetch(name, SOURCES[name], downloads(cache), may_download=may_download)
         return _from_file(name, file, config, noted=True)
     if name in COLLECTIONS:
         parts = (config.model_copy(update={"source": part}) for part in COLLECTIONS[name])
-        return _joined(name, [_find(part, sources, cache, may_download) for part in parts], config)
-    path = as_path(name)
+        return _joined(name, [_find(part, cache, may_download) for part in parts], config)
+    with suppress(ValueError):  # the name of a user that no system can have
+        name = os.path.expanduser(name)
+    path = Path(name)
     if os.path.isdir(path):
-        return from_shards(path) if are_shards(path) else from_folder(path, config)
+        return _from_folder(path, config)
     if os.path.lexists(path):
         return _from_file(path.name, path, config)
     refuse_task_name(name)
-    known = {*corpus_names(), *sources, *COLLECTIONS}
-    raise UsageError("corpus {name!r}: no such name, file or folder; {hint}", name=name, hint=nearest(name, known))
+    hint = nearest(name, corpus_names())
+    raise UsageError("corpus {name!r}: no such name, file or folder; {hint}", name=config.source, hint=hint)
 
 
 def refuse_task_name(name: str) -> None:
@@ -168,23 +206,15 @@ def own_folder() -> Path | None:
     return Path(chosen)
 
 
-def _own_file(name: str, sources: Mapping[str, Source]) -> Path | None:
+def _own_file(name: str) -> Path | None:
     """The file of a named text in the folder VITRAL_CORPORA, if it is there.
 
     Raises:
         UsageError: VITRAL_CORPORA is not a folder.
     """
     folder = own_folder() if _NAME.fullmatch(name) else None
-    names = (*(sources[name].files if name in sources else ()), f"{name}.txt")
+    names = (*(SOURCES[name].files if name in SOURCES else ()), f"{name}.txt")
     return next((folder / file for file in names if (folder / file).is_file()), None) if folder else None
-
-
-def as_path(source: str) -> Path:
-    """A source as a path, `~` replaced by the user's folder."""
-    try:
-        return Path(os.path.expanduser(source))
-    except ValueError:  # the name of a user that no system can have
-        return Path(source)
 
 
 def downloads(cache: Path | None = None) -> Path:
@@ -207,7 +237,7 @@ def _from_file(name: str, path: Path, config: CorpusConfig, *, noted: bool = Fal
     )
 
 
-def generated(task: Task) -> Corpus:
+def _generated(task: Task) -> Corpus:
     """The sequences of a task, drawn again."""
     text = task_text(task)
     sequences = N_("{sequences:,} sequences of {span:,} symbols, drawn by seed {seed}.")
@@ -215,49 +245,36 @@ def generated(task: Task) -> Corpus:
     return Corpus(TASK, text, len(text), sha256(text.encode("ascii")), (note,))
 
 
-def python(config: CorpusConfig) -> Corpus:
-    """The source of this Python's standard library."""
-    root = Path(sysconfig.get_paths()["stdlib"])
-    files, own = user_files(root, config.glob, without=_NOT_THE_LIBRARY)
-    return _of_files("python", root, config, [path for path in files if path.suffix == ".py"], own)
-
-
-def from_folder(path: Path, config: CorpusConfig) -> Corpus:
-    """The files of a folder that are text and match `config.glob`, joined in the order of their paths.
-
-    Args:
-        path: the folder.
-        config: how it is read.
+def _from_folder(path: Path, config: CorpusConfig) -> Corpus:
+    """The files of a folder that are text and match `config.glob`, or the text of another program's tokens.
 
     Raises:
-        UsageError: the folder or a file cannot be read, none is text, or the folder is Vitral's own, such as a run.
+        UsageError: the folder or a file cannot be read, none is text, the folder is Vitral's own, such as a run; or its
+            tokens do not belong to the tokenizer.
     """
     name = path.resolve().name or str(path)
-    return replace(_of_files(name, path, config, *user_files(path, config.glob)), path=os.path.abspath(path))
-
-
-def from_shards(path: Path) -> Corpus:
-    """A text from the tokens that another program made of it, decoded where it is needed.
-
-    Raises:
-        UsageError: a file cannot be read, or does not belong to the tokenizer.
-    """
-    found = Shards(path)
-    name = path.resolve().name or str(path)
-    return Corpus(name, found.text, found.num_bytes, found.sha256, path=os.path.abspath(path), shards=found)
+    if are_shards(path):
+        shards = Shards(path)
+        corpus = Corpus(name, shards.text, shards.num_bytes, shards.sha256, shards=shards)
+    else:
+        corpus = _of_files(name, path, config, *user_files(path, config.glob))
+    return replace(corpus, path=os.path.abspath(path))
 
 
 def _joined(name: str, texts: Sequence[Corpus], config: CorpusConfig) -> Corpus:
     """Several texts as one corpus."""
     listing = "".join(f"{corpus.sha256}  {corpus.name}\n" for corpus in texts)
-    begins = accumulate((len(corpus.text) + len(config.separator) for corpus in texts), initial=0)
+    begins = accumulate((len(corpus.text) + len(config.separator) for corpus in texts[:-1]), initial=0)
     return Corpus(
         name=name,
         text=joined_text([corpus.text for corpus in texts], config.separator),
         num_bytes=sum(corpus.num_bytes for corpus in texts),
         sha256=sha256(listing.encode("utf-8", "surrogateescape")),
         notes=tuple(note for corpus in texts for note in corpus.notes),
-        files=tuple(zip(map(printable, (corpus.name for corpus in texts)), begins, strict=False)),
+        files=tuple(
+            Work(printable(corpus.name), begin, begin + len(corpus.text))
+            for corpus, begin in zip(texts, begins, strict=True)
+        ),
     )
 
 
@@ -285,18 +302,20 @@ def _of_files(name: str, root: Path, config: CorpusConfig, files: Sequence[Path]
     sentence = N_("{files:,} files were joined with {separator!r} between them.")
     notes: list[str] = [sentence.format(files=len(documents), separator=config.separator)]
     if skipped:
-        named = ", ".join(map(printable, [*skipped][:_NAMED_AT_MOST]))
-        more = ", …" if len(skipped) > _NAMED_AT_MOST else ""
         left_out = N_("{files:,} files were skipped, empty or not {encoding} text: {names}.")
-        notes.append(left_out.format(files=len(skipped), encoding=encoding, names=named + more))
+        notes.append(left_out.format(files=len(skipped), encoding=encoding, names=_some(skipped)))
     if own:
-        named = printable(str(own[0].relative_to(root))) + (", …" if len(own) > 1 else "")
         left_out = N_("Folders that Vitral wrote were left out: {number:,} ({names}).")
-        notes.append(left_out.format(number=len(own), names=named))
+        names = _some(str(folder.relative_to(root)) for folder in own)
+        notes.append(left_out.format(number=len(own), names=names))
     notes += reading_notes([*documents.values()])
     each = [Corpus(relative, one.text, one.num_bytes, one.sha256) for relative, one in documents.items()]
     joint = _joined(printable(name), each, config)
     return replace(joint, notes=tuple(notes))
+
+
+def _some(names: Iterable[str]) -> str:
+    return some_of([*map(printable, names)], _NAMED_AT_MOST)
 
 
 def _document(path: Path, config: CorpusConfig, *, on_disk: bool) -> Document | str:

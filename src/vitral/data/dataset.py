@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +15,17 @@ from vitral.core.language import N_, storable
 from vitral.data.alphabet import label_text
 from vitral.data.batches import Split
 from vitral.data.config import BPEConfig, CorpusConfig, FileConfig
-from vitral.data.corpora import Corpus, downloads, load_corpus
+from vitral.data.corpora import Corpus, TextRecord, downloads, load_corpus
 from vitral.data.long_texts import Text, hash_text, joined_text
-from vitral.data.recorded import RecordedText, found_again, recorded_others
+from vitral.data.recorded import RecordedText, found_again, identity, recorded_others
 from vitral.data.shards import Shards
 from vitral.data.sources import cache_folder
 from vitral.data.special_tokens import alphabet_counts
-from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks
+from vitral.data.split import SPLIT_SEED, SPLITS, Blocks
 from vitral.data.tokenizers import Tokenizer, build_tokenizer, grown, growth_notes
-from vitral.data.tokens import Store, encoded, stored
-from vitral.data.training_text import Addition, TrainingText, additions, in_parts, restricted, train_key
-from vitral.data.works import (
-    Work,
-    chosen_work,
-    corpus_works,
-    refuse_unused,
-    split_corpus,
-    titles_by_split,
-)
+from vitral.data.tokens import encoded, stored
+from vitral.data.training_text import cut
+from vitral.data.works import refuse_unused
 
 _Cut = tuple[Text, Blocks]
 
@@ -47,52 +39,46 @@ class Dataset:
 
     Attributes:
         config: the corpus configuration.
-        corpus_name: see `Corpus.name`.
-        num_bytes: bytes read.
-        num_characters: characters of the text.
-        sha256: see `Corpus.sha256`.
+        text: the text's name, size and SHA-256.
         notes: changes made to the text, one sentence each.
         tokenizer: the tokenizer.
         splits: `train`, `validation`, `test` -> tokens.
         fingerprint: hash of the text, the tokenizer and the split, in hexadecimal: equal fingerprints, equal tokens.
         store_sha256: SHA-256 of the stored tokens, in hexadecimal.
         trained_on: how the training split differs from the text's own, as plain data; empty if it does not.
-        origin: see `Corpus.origin`.
         blocks: split -> its blocks in the text, before the configuration takes a part of the training split.
         works: where splits are by works, split -> titles of its works.
         remarks: the notes on new, replaced and special tokens, which training says too.
         problems: see `CorpusReport.loss_problems`; found by training.
-        made_elsewhere: whether another program made the tokens, and their files are the splits.
+        cut: the method of the split, and the characters of a block.
     """
 
     config: CorpusConfig
-    corpus_name: str
-    num_bytes: int
-    num_characters: int
-    sha256: str
+    text: TextRecord
     notes: tuple[str, ...]
     tokenizer: Tokenizer
     splits: dict[str, Split]
     fingerprint: str
     store_sha256: str = ""
     trained_on: Mapping[str, Any] = field(default_factory=dict)
-    origin: Mapping[str, Any] = field(default_factory=dict)
     blocks: Mapping[str, Blocks] = field(default_factory=dict)
     works: Mapping[str, Sequence[str]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    made_elsewhere: bool = False
+    cut: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of its text."""
+        return self.text.name
 
     def describe(self) -> dict[str, Any]:
         """The description saved with a run (`corpus.json`), JSON-ready."""
         described = {
             "source": self.config.source,
-            "name": self.corpus_name,
-            "bytes": self.num_bytes,
-            "characters": self.num_characters,
-            "sha256": self.sha256,
+            **self.text.plain(),
             "split": {
-                **({"method": "files"} if self.made_elsewhere else _split_of(self.config)),
+                **self.cut,
                 "seed": SPLIT_SEED,
                 "tokens": {split: int(self.splits[split].tokens.size) for split in SPLITS},
                 **({"works": {split: list(self.works[split]) for split in SPLITS}} if self.works else {}),
@@ -104,7 +90,6 @@ class Dataset:
             "fingerprint": self.fingerprint,
             "store_sha256": self.store_sha256,
             **({"trained_on": dict(self.trained_on)} if self.trained_on else {}),
-            **self.origin,
         }
         return storable(described)
 
@@ -115,7 +100,7 @@ class Dataset:
             UsageError: it is no longer there, or has changed.
         """
         config = self.config.model_copy(update={"also": None})
-        return found_again(RecordedText.of(self.describe(), self.corpus_name), config.source, config, cache_folder())
+        return found_again(self.text, config.source, config, cache_folder())
 
 
 def prepare(
@@ -137,9 +122,8 @@ def prepare(
         corpus: the text, if it is already loaded.
 
     Raises:
-        UsageError: the text cannot be used: see `refuse_unused`, `load_corpus`, `corpus_works`, `split_corpus`,
-            `restricted` and `additions`; or the tokenizer given has no token for one of its characters or for the
-            replacement.
+        UsageError: the text cannot be used: see `refuse_unused`, `load_corpus` and `cut`; or the tokenizer given has no
+            token for one of its characters or for the replacement.
         StorageError: the tokens cannot be stored.
     """
     refuse_unused(config)
@@ -147,8 +131,8 @@ def prepare(
     corpus = corpus or load_corpus(config, cache=folder)
     if corpus.shards is not None:
         return _of_shards(config, corpus, corpus.shards, tokenizer, folder)
-    others = (config.model_copy(update={"source": name}) for name in config.also or ())
-    added = additions(config, corpus, [load_corpus(other, cache=folder) for other in others])
+    sources = (config.model_copy(update={"source": name}) for name in config.also or ())
+    others = [load_corpus(source, cache=folder) for source in sources]
     remarks: list[str] = []
     if tokenizer is None and config.replacement is not None:
         raise UsageError(
@@ -156,13 +140,13 @@ def prepare(
             "out (it is for fine-tuning, --init-from)"
         )
     if tokenizer is not None and (grow or config.replacement is not None):
-        texts = [corpus.text, *(addition.corpus.text for addition in added)]
+        texts = [one.text for one in (corpus, *others)]
         former = tokenizer
         tokenizer = grown(
             former, [] if config.replacement is not None else texts, (config.specials or ()) if grow else ()
         )
         remarks = [*growth_notes(tokenizer, former), *_replacement_notes(config, texts, tokenizer)]
-    return _tokenized(config, corpus, added, tokenizer, folder, remarks=remarks)
+    return _tokenized(config, corpus, others, tokenizer, folder, remarks=remarks)
 
 
 def prepare_recorded(
@@ -199,15 +183,11 @@ def prepare_recorded(
     folder = cache_folder(cache)
     document, where = f"{run_folder}/corpus.json", f"{run_folder}: "
     text, others = RecordedText.of(recorded, document), recorded_others(recorded, config, document)
-    if text.fingerprint is None:
-        raise UsageError("{where}: fingerprint is missing; restore the file from a copy of the run", where=document)
     main = found_again(text, config.source, config, folder, where=where, given=corpus)
-    if main.shards is not None:
-        return _of_shards(config, main, main.shards, tokenizer, folder)
     also = zip(others, config.also or (), strict=True)
     found = [found_again(one, source, config, folder, where=where) for one, source in also]
-    expected = text.fingerprint, f"{where}{text.identity(config.source)}"
-    return _tokenized(config, main, additions(config, main, found), tokenizer, folder, expected=expected)
+    expected = text.fingerprint, f"{where}{identity(text, config.source)}"
+    return _tokenized(config, main, found, tokenizer, folder, expected=expected)
 
 
 def _of_shards(
@@ -232,54 +212,41 @@ def _of_shards(
         raise UsageError("{path}: these tokens are of another tokenizer than that of the run", path=shards.path)
     fingerprint = _hash(shards.sha256, tokenizer.plain())
     store, _damaged = stored(folder / "tokens" / fingerprint, tokenizer.vocab_size, shards.pieces())
-    return _dataset(
-        config, corpus, tokenizer, store, fingerprint, notes=corpus.notes, blocks=shards.blocks(), made_elsewhere=True
-    )
-
-
-def _dataset(
-    config: CorpusConfig, corpus: Corpus, tokenizer: Tokenizer, store: Store, fingerprint: str, **more: Any
-) -> Dataset:
     return Dataset(
         config=config,
-        corpus_name=corpus.name,
-        num_bytes=corpus.num_bytes,
-        num_characters=len(corpus.text),
-        sha256=corpus.sha256,
+        text=corpus.record,
+        notes=corpus.notes,
         tokenizer=tokenizer,
         splits=store.splits,
         fingerprint=fingerprint,
         store_sha256=store.sha256,
-        origin=corpus.origin(),
-        **more,
+        blocks=shards.blocks(),
+        cut={"method": "files"},
     )
 
 
 def _tokenized(
     config: CorpusConfig,
     corpus: Corpus,
-    added: Sequence[Addition],
+    also: Sequence[Corpus],
     tokenizer: Tokenizer | None,
     folder: Path,
     *,
     expected: tuple[str, str] | None = None,
     remarks: Sequence[str] = (),
 ) -> Dataset:
-    """Split, tokenize and store a text with its additions; refused before that if another dataset is expected."""
-    works = corpus_works(corpus, config)
-    whole = split_corpus(len(corpus.text), config, works)
-    training = restricted(whole["train"], config, works)
-    blocks = {**whole, "train": training.blocks}
-    added = in_parts(added, config, training.blocks)
-    others = [(addition.corpus.text, addition.blocks) for addition in added]
+    """Split, tokenize and store a text with further ones; refused before that if another dataset is expected."""
+    if corpus.shards is not None:
+        return _of_shards(config, corpus, corpus.shards, tokenizer, folder)
     text_hash = hash_text(corpus.text)
-    notes = [*corpus.notes, *chain.from_iterable(addition.corpus.notes for addition in added)]
+    made = cut(config, corpus, text_hash, also)
+    notes = [note for one in (corpus, *also) for note in one.notes]
     if tokenizer is None:
-        texts = [(corpus.text, blocks["train"]), *others]
+        texts = [(corpus.text, made.blocks["train"]), *made.others]
         learned_from = list(_to_learn_from(texts)) if isinstance(config.tokenizer, BPEConfig) else []
         tokenizer = build_tokenizer(config, joined_text([text for text, _blocks in texts], ""), learned_from)
         notes += _shortfall(config, tokenizer)
-    fingerprint = _hash(text_hash, tokenizer.plain(), _split_key(config, added, works))
+    fingerprint = _hash(text_hash, tokenizer.plain(), made.key)
     if expected is not None and fingerprint != expected[0]:
         raise UsageError(
             "{text} is unchanged, but the run read or split it in another way; restore "
@@ -290,23 +257,25 @@ def _tokenized(
     for of_the_cache in (folder / "tokens", downloads(folder)):
         with suppress(OSError):
             sweep(of_the_cache)
-    made = encoded(corpus.text, blocks, tokenizer, others, config.replacement)
-    store, damaged = stored(folder / "tokens" / fingerprint, tokenizer.vocab_size, made)
+    tokens = encoded(corpus.text, made.blocks, tokenizer, made.others, config.replacement)
+    store, damaged = stored(folder / "tokens" / fingerprint, tokenizer.vocab_size, tokens)
     distinct = ("train", "test") if config.split == "nanogpt" else SPLITS
     remarks = [*remarks, *_special_notes(tokenizer, [store.splits[split] for split in distinct])]
     if damaged:
         notes.append(N_("The stored tokens were damaged and have been rebuilt."))
-    return _dataset(
-        config,
-        corpus,
-        tokenizer,
-        store,
-        fingerprint,
+    return Dataset(
+        config=config,
+        text=corpus.record,
         notes=(*notes, *remarks),
-        trained_on=_trained_on(config, training, added),
-        blocks=whole,
-        works=titles_by_split(config, works),
+        tokenizer=tokenizer,
+        splits=store.splits,
+        fingerprint=fingerprint,
+        store_sha256=store.sha256,
+        trained_on=made.trained_on,
+        blocks=made.splits,
+        works=made.works,
         remarks=tuple(remarks),
+        cut=made.method,
     )
 
 
@@ -316,61 +285,32 @@ def _to_learn_from(texts: Sequence[_Cut]) -> Iterator[str]:
         yield from (text[begin:end] for begin, end in training.chosen(slice(None, None, stride)))
 
 
-def _shortfall(config: CorpusConfig, tokenizer: Tokenizer) -> list[str]:
+def _shortfall(config: CorpusConfig, tokenizer: Tokenizer) -> Iterator[str]:
     found, kind = len(tokenizer.ids), config.tokenizer
-    if not isinstance(kind, BPEConfig) or found >= kind.vocab_size:
-        return []
-    sentence = N_("The text yields {found:,} tokens instead of {wanted:,}: no other pair occurs twice.")
-    return [sentence.format(found=found, wanted=kind.vocab_size)]
+    if isinstance(kind, BPEConfig) and found < kind.vocab_size:
+        sentence = N_("The text yields {found:,} tokens instead of {wanted:,}: no other pair occurs twice.")
+        yield sentence.format(found=found, wanted=kind.vocab_size)
 
 
-def _special_notes(tokenizer: Tokenizer, splits: Sequence[Split]) -> list[str]:
+def _special_notes(tokenizer: Tokenizer, splits: Sequence[Split]) -> Iterator[str]:
     """How often the splits contain each special token."""
-    there, absent = (
-        N_("Special token {token}: {number:,} times."),
-        N_("Special token {token}: not in the text; check its spelling."),
-    )
-    return [
-        (there if count else absent).format(token=label_text(text), number=count)
-        for text, token in tokenizer.declared.items()
-        for count in [sum(int(np.count_nonzero(split.tokens == token)) for split in splits)]
-    ]
+    there = N_("Special token {token}: {number:,} times.")
+    absent = N_("Special token {token}: not in the text; check its spelling.")
+    for text, token in tokenizer.declared.items():
+        count = sum(int(np.count_nonzero(split.tokens == token)) for split in splits)
+        yield (there if count else absent).format(token=label_text(text), number=count)
 
 
-def _replacement_notes(config: CorpusConfig, texts: Sequence[Text], tokenizer: Tokenizer) -> list[str]:
+def _replacement_notes(config: CorpusConfig, texts: Sequence[Text], tokenizer: Tokenizer) -> Iterator[str]:
     """How many characters of the texts are replaced because the tokenizer has no token for them."""
     if config.replacement is None or tokenizer.name != "char":
-        return []
+        return
     counts = alphabet_counts(texts, list(tokenizer.declared))
-    unknown = {character: count for character, count in counts.items() if character not in tokenizer.alphabet}
-    if not unknown:
-        return []
-    by = label_text(config.replacement)
-    sentence = N_("{number:,} characters, {different:,} different ones without a token, became {replacement}.")
-    return [sentence.format(number=sum(unknown.values()), different=len(unknown), replacement=by)]
-
-
-def _split_of(config: CorpusConfig) -> dict[str, Any]:
-    """How a corpus is split: the method, and the characters of a block."""
-    if config.task is None:
-        return {"method": config.split, "block": BLOCK}
-    return {"method": "sequences", "block": config.task.span}
-
-
-def _split_key(config: CorpusConfig, added: Sequence[Addition], works: Sequence[Work]) -> list[Any]:
-    replaced = [{"replacement": config.replacement}] if config.replacement is not None else []
-    borders = [[[work.begin, work.end] for work in works]] if works else []
-    chosen = [chosen_work(works, config.draw).begin] if config.split == "one-work" else []
-    return [*_split_of(config).values(), SPLIT_SEED, *train_key(config, added), *replaced, *borders, *chosen]
-
-
-def _trained_on(config: CorpusConfig, training: TrainingText, added: Sequence[Addition]) -> dict[str, Any]:
-    """How the training split differs from the default, JSON-ready; empty if it does not."""
-    if not train_key(config, added):
-        return {}
-    works = {"works": list(training.works)} if training.works else {}
-    also = [addition.describe() for addition in added]
-    return {"training_characters": training.blocks.num_characters, **works, "also": also}
+    unknown = [count for character, count in counts.items() if character not in tokenizer.alphabet]
+    if unknown:
+        by = label_text(config.replacement)
+        sentence = N_("{number:,} characters, {different:,} different ones without a token, became {replacement}.")
+        yield sentence.format(number=sum(unknown), different=len(unknown), replacement=by)
 
 
 def _hash(*plain: Any) -> str:

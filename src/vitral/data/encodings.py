@@ -126,15 +126,6 @@ def codec_name(name: str) -> str | None:
     return None if found in ("utf-8", "utf-8-sig") else found
 
 
-def is_utf8(text: str) -> bool:
-    """Whether a text can be written as UTF-8: it has no half of a surrogate pair."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def unmarked_utf(head: bytes) -> str | None:
     r"""The encoding of a text in UTF-16 without byte order mark, which is often valid UTF-8; None for other texts.
 
@@ -142,13 +133,13 @@ def unmarked_utf(head: bytes) -> str | None:
     ('utf-16-be', 'utf-16-le', None)
     """
     for name in ("utf-16-le", "utf-16-be") if 0 in head and len(head) % 2 == 0 else ():
-        text = _read(head, name)
+        text = read_in(head, name)
         if not _CONTROL.search(text) and sum(one < _ALPHABETS for one in text) > _MOST * len(text):
             return name
     return None
 
 
-def _read(head: bytes, name: str) -> str:
+def read_in(head: bytes, name: str) -> str:
     """The text in this encoding, whose last character may be cut; empty if beyond ASCII a character is none."""
     try:
         text = codecs.getincrementaldecoder(name)().decode(head)
@@ -201,7 +192,7 @@ def guess(raw: bytes, place: int) -> str:
 
 def _likely(sample: bytes) -> list[tuple[str, str]]:
     """The likeliest encodings, the best first, each with what it reads; none where that is hardly a text."""
-    texts = {_read(sample, name): name for name in reversed(NAMES)}  # each text once
+    texts = {read_in(sample, name): name for name in reversed(NAMES)}  # each text once
     judged = list[tuple[float, str, str, bool]]()
     for text, name in texts.items():
         others = Counter(text)

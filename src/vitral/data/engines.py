@@ -8,7 +8,6 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from vitral.core.errors import UsageError
-from vitral.data.alphabet import utf8
 
 if TYPE_CHECKING:
     import tokenizers
@@ -120,13 +119,9 @@ def learn_merges(blocks: Sequence[str], vocab_size: int) -> list[list[int]]:
         blocks: texts; pairs across their borders are not counted.
         vocab_size: number of tokens, including the 256 bytes.
 
-    Raises:
-        UnseenCharacter: a block contains a lone surrogate.
     """
     from tokenizers import trainers
 
-    for block in blocks:
-        utf8(block)
     engine = byte_engine()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,

@@ -24,7 +24,7 @@ def user_files(
     Raises:
         UsageError: a folder cannot be read, or this one is Vitral's own; says what the user may have meant.
     """
-    found, own = dict[tuple[str, ...], Path](), list[Path]()
+    found, own = list[Path](), list[Path]()
     for folder, subfolders, names in os.walk(root, onerror=_refuse):
         if kind := own_kind(subfolders, names):
             own.append(Path(folder))
@@ -33,10 +33,11 @@ def user_files(
             subfolders.clear()
             continue
         subfolders[:] = [name for name in subfolders if not name.startswith(".") and name not in without]
-        files = (Path(folder, name) for name in names if not name.startswith("."))
-        found |= {file.relative_to(root).parts: file for file in files}
-    wanted = [parts for parts in found if glob is None or any(matches(parts, pattern) for pattern in glob)]
-    return [found[parts] for parts in sorted(wanted)], own
+        for file in (Path(folder, name) for name in names if not name.startswith(".")):
+            parts = file.relative_to(root).parts
+            if glob is None or any(matches(parts, pattern) for pattern in glob):
+                found.append(file)
+    return sorted(found, key=lambda file: file.parts), own
 
 
 def _refuse(error: OSError) -> None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 from vitral.core.config import nearest, shown
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
-from vitral.data.encodings import is_utf8
+from vitral.data.alphabet import is_utf8
 
 _OFFICE, _AS_CSV = N_("your office program"), N_("your office program, as CSV")
 _AS_LINES = N_("pandas, as JSON lines whose text --field NAME reads")

@@ -1,15 +1,19 @@
 """Texts too long for memory, of one file or of many: they stay on disk and are read part by part."""
 
 import hashlib
+import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
 
-from vitral.data.alphabet import character_counts, utf8
+import numpy as np
+
+from vitral.data.alphabet import code_points, in_order, utf8
 
 PIECE = 1 << 20
-"""Characters of a piece, at least; bytes read at once."""
+"""Bytes of a long file that are read at once, at least; the tokens of a piece of another program's."""
+_CHUNK = 1 << 20
 _KEPT = 2
 
 Part = tuple[int, Callable[[], str]]
@@ -47,23 +51,12 @@ class LongText:
         return "".join(map(self._part, range(first, last + 1)))[begin - start : end - start]
 
     def pieces(self) -> Iterator[str]:
-        """The whole text in order, at least about a million characters at a time."""
-        held, size = list[str](), 0
-        for number in range(len(self.parts)):
-            if part := self._part(number):
-                held.append(part)
-                size += len(part)
-            if size >= PIECE and not held[-1].endswith("\r"):
-                yield "".join(held)
-                held, size = [], 0
-        if held:
-            yield "".join(held)
+        """The whole text in order, part by part."""
+        return filter(None, map(self._part, range(len(self.parts))))
 
     def _part(self, number: int) -> str:
         if number not in self._recent:
-            while len(self._recent) >= _KEPT:
-                del self._recent[next(iter(self._recent))]
-            self._recent[number] = self.parts[number][1]()
+            self._recent = {**dict(list(self._recent.items())[1 - _KEPT :]), number: self.parts[number][1]()}
         return self._recent[number]
 
 
@@ -72,7 +65,7 @@ Text = str | LongText
 
 
 def pieces(text: Text) -> Iterable[str]:
-    r"""The whole text in pieces (a str in one); no piece border splits a `\r\n`."""
+    r"""The whole text in pieces (a str in one); inside a file no border splits a `\r\n`."""
     return [text] if isinstance(text, str) else text.pieces()
 
 
@@ -82,22 +75,19 @@ def joined_text(texts: Sequence[Text], separator: str) -> Text:
     >>> joined_text(["a", "b"], "-")
     'a-b'
     """
-    if all(isinstance(text, str) for text in texts):
-        return separator.join(text for text in texts if isinstance(text, str))
-    parts = list[Part]()
-    for text in texts:
-        parts += [_in_memory(separator)] if parts else []
-        parts += [_in_memory(text)] if isinstance(text, str) else text.parts
-    return LongText(parts)
+    short = [text for text in texts if isinstance(text, str)]
+    if len(short) == len(texts):
+        return separator.join(short)
+    return LongText([part for text in texts for part in (*_parts(separator), *_parts(text))][1:])
 
 
-def _in_memory(text: str) -> Part:
-    return len(text), partial(str, text)
+def _parts(text: Text) -> Sequence[Part]:
+    return [(len(text), partial(str, text))] if isinstance(text, str) else text.parts
 
 
-def in_lines(text: str, newlines: str) -> str:
-    r"""The text with `\n` for `\r\n` and a lone `\r`, if `newlines` is `"lf"`."""
-    return text.replace("\r\n", "\n").replace("\r", "\n") if newlines == "lf" and "\r" in text else text
+def in_lines(text: str) -> str:
+    r"""The text with `\n` for `\r\n` and a lone `\r`."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def hash_text(text: Text) -> str:
@@ -112,10 +102,15 @@ def hash_text(text: Text) -> str:
     return digest.hexdigest()
 
 
-def text_counts(texts: Iterable[Text]) -> dict[str, int]:
-    """The number of occurrences of each character in all texts together, sorted by code point.
+def character_counts(texts: Iterable[Text]) -> dict[str, int]:
+    """The number of occurrences of each distinct character in all texts together, sorted by code point.
 
-    >>> text_counts(["ab", "b"])
-    {'a': 1, 'b': 2}
+    >>> character_counts(["abba!"])
+    {'!': 1, 'a': 2, 'b': 2}
     """
-    return character_counts(piece for text in texts for piece in pieces(text))
+    whole = (piece for text in texts for piece in pieces(text))
+    chunks = (piece[begin : begin + _CHUNK] for piece in whole for begin in range(0, len(piece), _CHUNK))
+    total = np.zeros(sys.maxunicode + 1, dtype=np.int64)
+    for counts in in_order(lambda chunk: np.bincount(code_points(chunk)), chunks):
+        total[: counts.size] += counts
+    return {chr(point): int(total[point]) for point in np.flatnonzero(total)}

@@ -12,16 +12,14 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.data.config import CorpusConfig
-from vitral.data.corpora import COLLECTIONS, Corpus, load_corpus
+from vitral.data.corpora import COLLECTIONS, Corpus, TextRecord, load_corpus
 from vitral.data.sources import SOURCES
 
 _PARTS = re.compile(r"[\\/]")
 _READ_FROM = re.compile(r"^(Read from ).*[\\/]")
-_Count = Annotated[int, Field(gt=0, lt=1 << 62)]
 
 
 def without_folders(record: Any, key: str = "") -> Any:
@@ -35,41 +33,24 @@ def without_folders(record: Any, key: str = "") -> Any:
     return _READ_FROM.sub(r"\1", record) if key == "notes" else record
 
 
-class RecordedText(Config):
-    """A text as a run recorded it (`Dataset.describe`): its identity, and hints where it was.
+class RecordedText(TextRecord):
+    """The text of a dataset, as a run's `corpus.json` has it.
 
     Attributes:
-        name: see `Corpus.name`.
-        bytes: its size.
-        characters: its length.
-        sha256: see `Corpus.sha256`.
-        path: a hint: the absolute path it was read from.
-        fingerprint: the fingerprint of the dataset; None for a further training text.
+        fingerprint: of the dataset.
     """
 
-    name: str
-    bytes: _Count
-    characters: _Count
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-    path: str | None = None
-    fingerprint: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] | None = None
-
-    @classmethod
-    def of(cls, recorded: Mapping[str, Any], where: str) -> "RecordedText":
-        """The text of a document.
-
-        Raises:
-            UsageError: an entry is missing or malformed.
-        """
-        return cls.parse({key: value for key, value in recorded.items() if key in cls.model_fields}, where)
-
-    def identity(self, source: str) -> str:
-        """Name, size and the first digits of the SHA-256, for a message."""
-        name, number, digits = source, self.bytes, self.sha256[:12]
-        return _("the text {name!r} ({number:,} bytes, SHA-256 {hash}…)", name=name, number=number, hash=digits)
+    fingerprint: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 
 
-def recorded_others(recorded: Mapping[str, Any], config: CorpusConfig, where: str) -> list[RecordedText]:
+def identity(text: TextRecord, source: str) -> str:
+    """Name, size and the first digits of the SHA-256, for a message."""
+    return _(
+        "the text {name!r} ({number:,} bytes, SHA-256 {hash}…)", name=source, number=text.bytes, hash=text.sha256[:12]
+    )
+
+
+def recorded_others(recorded: Mapping[str, Any], config: CorpusConfig, where: str) -> list[TextRecord]:
     """The further training texts of a run's `corpus.json`.
 
     Raises:
@@ -82,11 +63,11 @@ def recorded_others(recorded: Mapping[str, Any], config: CorpusConfig, where: st
             "{where}: does not record the further training texts of corpus.also in config.toml; restore both files",
             where=where,
         )
-    return [RecordedText.of(other if isinstance(other, Mapping) else {}, where) for other in others]
+    return [TextRecord.of(other if isinstance(other, Mapping) else {}, where) for other in others]
 
 
 def found_again(
-    text: RecordedText,
+    text: TextRecord,
     source: str,
     config: CorpusConfig,
     cache: Path,
@@ -118,14 +99,14 @@ def found_again(
             if found.sha256 == text.sha256:
                 return replace(found, name=text.name)
             reasons.append(_("{path} has another SHA-256", path=place))
-    identity, why = text.identity(source), "; ".join(reasons)
+    needed, why = identity(text, source), "; ".join(reasons)
     if given is not None:
-        raise UsageError("--corpus {wrong}; {where}{identity} is needed", wrong=why, where=where, identity=identity)
+        raise UsageError("--corpus {wrong}; {where}{identity} is needed", wrong=why, where=where, identity=needed)
     can_be_fetched = source in {*SOURCES, *COLLECTIONS}
     raise UsageError(
         "{where}{identity} was not found ({why}); give it with --corpus FILE{download}",
         where=where,
-        identity=identity,
+        identity=needed,
         why=why,
         download=_(", or download it with vitral corpus {name}", name=source) if can_be_fetched else "",
     )

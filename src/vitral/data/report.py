@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Int, UInt64
 
 from vitral.core.language import N_, NEEDED, Message, in_language
-from vitral.data.alphabet import character_counts, code_point, code_points, in_order, label_text
+from vitral.data.alphabet import code_point, code_points, in_order, label_text, some_of
 from vitral.data.batches import Split, count_windows, too_short
 from vitral.data.dataset import Dataset
-from vitral.data.long_texts import Text, in_lines, pieces, text_counts
+from vitral.data.long_texts import Text, character_counts, in_lines, pieces
 from vitral.data.split import SPLITS, Blocks
 
 RARE = 10
@@ -204,16 +204,16 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: int, batch_si
         batch_size: windows per training batch.
     """
     blocks, train = dataset.blocks, dataset.splits["train"]
-    counts = text_counts([text])
+    counts = character_counts([text])
     validation, test = blocks["validation"], blocks["test"]
-    spans = (span for held_out in ([test] if test == validation else [validation, test]) for span in held_out)
+    spans = (span for held_out in ([test] if test is validation else [validation, test]) for span in held_out)
     held_out = character_counts(text[begin:end] for begin, end in spans)
     alphabet = _those(counts)
     report = CorpusReport(
-        name=dataset.corpus_name,
-        num_bytes=dataset.num_bytes,
+        name=dataset.name,
+        num_bytes=dataset.text.bytes,
         num_characters=len(text),
-        sha256=dataset.sha256,
+        sha256=dataset.text.sha256,
         notes=(*dataset.notes, *_special_notes(dataset, text)),
         tokenizer=dataset.tokenizer.name,
         vocab_size=dataset.tokenizer.vocab_size,
@@ -250,7 +250,7 @@ def _lines(text: Text, counts: Mapping[str, int]) -> LineStatistics:
     num_crlf = longest = last = 0
     for piece in pieces(text):
         num_crlf += piece.count("\r\n")
-        lengths = [len(line) for line in in_lines(piece, "lf").split("\n")]
+        lengths = [len(line) for line in in_lines(piece).split("\n")]
         lengths[0] += last
         longest, last = max(longest, max(lengths)), lengths[-1]
     endings = {"\\n": counts.get("\n", 0) - num_crlf, "\\r\\n": num_crlf, "\\r": counts.get("\r", 0) - num_crlf}
@@ -273,8 +273,7 @@ def _those(counts: Mapping[str, int], wanted: Callable[[str], bool] = bool) -> t
 
 def _named(entries: tuple[CharacterCount, ...]) -> str:
     """The first few characters, with code point and count."""
-    listed = ", ".join(f"“{entry.label}” {entry.code_point}: {entry.count}" for entry in entries[:_NAMED_AT_MOST])
-    return listed + (", …" if len(entries) > _NAMED_AT_MOST else "")
+    return some_of([f"“{entry.label}” {entry.code_point}: {entry.count}" for entry in entries], _NAMED_AT_MOST)
 
 
 def _size_problems(report: CorpusReport, train: Split, *, context_length: int, batch_size: int) -> Iterator[Message]:

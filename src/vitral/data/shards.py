@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from vitral.core.errors import UsageError
 from vitral.core.files import readable
-from vitral.data.long_texts import PIECE, LongText, Part
+from vitral.data.long_texts import PIECE, LongText
 from vitral.data.split import SPLITS, Blocks
 from vitral.data.tokenizers import Tokenizer, file_tokenizer
 from vitral.data.tokens import Piece
@@ -34,11 +33,6 @@ _LITDATA = {"11": "u1", "13": "<i2", "14": "<i2", "15": "<i4", "16": "<i4", "17"
 def are_shards(folder: Path) -> bool:
     """Whether a folder holds tokens of another program."""
     return (folder / "train" / INDEX).is_file() or any("train" in path.name for path in folder.glob("*.bin"))
-
-
-class _File(NamedTuple):
-    split: str
-    tokens: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,27 +62,28 @@ class Shards:
             return file_tokenizer((self.path / TOKENIZER).read_text("utf-8", "replace"))
 
     @cached_property
-    def files(self) -> list[_File]:
-        """The tokens of each file, by memory map, in the order of the splits.
+    def files(self) -> list[tuple[str, np.ndarray]]:
+        """The split and the tokens of each file, by memory map, in the order of the splits.
 
         Raises:
             UsageError: a file cannot be read, there are none for validation, or a token is not in the vocabulary.
         """
+        found: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
         try:
-            found = [_File(_split_of(name), tokens) for name, tokens in sorted(self._read(), key=lambda one: one[0])]
+            for name, tokens in sorted(self._read(), key=lambda one: one[0]):
+                found["test" if "test" in name else "validation" if "val" in name else "train"].append(tokens)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError("{path}: cannot be read ({reason})", path=self.path, reason=error) from None
-        if "test" not in {file.split for file in found}:
-            found += [_File("test", file.tokens) for file in found if file.split == "validation"]
-        for split in SPLITS:
-            if not any(file.split == split and file.tokens.size for file in found):
+        found["test"] = found["test"] or found["validation"]
+        for split, files in found.items():
+            if not any(map(len, files)):
                 raise UsageError(
                     "{path}: no tokens for {split}; the name of a file for validation has val in it",
                     path=self.path,
                     split=split,
                 )
-        size = self.tokenizer.vocab_size
-        if (most := max(int(file.tokens.max(initial=0)) for file in found)) >= size:
+        files, size = [(split, tokens) for split in SPLITS for tokens in found[split]], self.tokenizer.vocab_size
+        if (most := max(int(tokens.max(initial=0)) for _, tokens in files)) >= size:
             raise UsageError(
                 "{path}: a token is {token:,}, but {file} has {size:,}; copy the one that made the tokens",
                 path=self.path,
@@ -96,7 +91,7 @@ class Shards:
                 file=TOKENIZER,
                 size=size,
             )
-        return sorted(found, key=lambda file: SPLITS.index(file.split))
+        return files
 
     def _read(self) -> Iterator[tuple[str, np.ndarray]]:
         for path in self.path.glob("*.bin"):
@@ -125,16 +120,16 @@ class Shards:
     @property
     def num_bytes(self) -> int:
         """Bytes of the tokens."""
-        return sum(file.tokens.nbytes for file in self.files)
+        return sum(tokens.nbytes for _, tokens in self.files)
 
     @cached_property
-    def _parts(self) -> list[list[Part]]:
+    def _texts(self) -> list[LongText]:
         """The text of each file, decoded where it is needed, in parts that begin at a character."""
         size = self.tokenizer.vocab_size
         spelled = [self.tokenizer.token_bytes(token) for token in range(size)]
         counts = np.array([sum(byte & 0b1100_0000 != 0b1000_0000 for byte in token) for token in spelled])
         begins = np.array([token[:1] < b"\x80" or token[:1] >= b"\xc0" for token in spelled])
-        found = list[list[Part]]()
+        found = list[LongText]()
         for _split, tokens in self.files:
             borders = [0]
             while borders[-1] < tokens.size:
@@ -142,22 +137,20 @@ class Shards:
                 while end < tokens.size and not begins[tokens[end]]:
                     end += 1
                 borders.append(min(end, tokens.size))
-            found.append([])
-            for begin, end in pairwise(borders):
-                part = tokens[begin:end]
-                found[-1].append((int(counts[part].sum()), partial(self.tokenizer.decode, part)))
+            parts = [tokens[begin:end] for begin, end in pairwise(borders)]
+            found.append(LongText([(int(counts[part].sum()), partial(self.tokenizer.decode, part)) for part in parts]))
         return found
 
     @cached_property
     def text(self) -> LongText:
         """The text of all files, in the order of the splits."""
-        return LongText([part for parts in self._parts for part in parts])
+        return LongText([part for text in self._texts for part in text.parts])
 
     def blocks(self) -> dict[str, Blocks]:
         """The characters of each split."""
-        ends = np.cumsum([0, *(sum(length for length, _ in parts) for parts in self._parts)])
+        ends = np.cumsum([0, *map(len, self._texts)])
         spans = np.stack([ends[:-1], ends[1:]], axis=1)
-        of = np.array([file.split for file in self.files])
+        of = np.array([split for split, _ in self.files])
         return {split: Blocks(spans[of == split], apart=True) for split in SPLITS}
 
     def pieces(self) -> Iterator[Piece]:
@@ -165,7 +158,3 @@ class Shards:
         for split, tokens in self.files:
             for begin in range(0, tokens.size, PIECE):
                 yield Piece(split, begin == 0, tokens[begin : begin + PIECE])
-
-
-def _split_of(name: str) -> str:
-    return "test" if "test" in name else "validation" if "val" in name else "train"

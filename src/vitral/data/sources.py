@@ -1,13 +1,13 @@
 """Texts that are downloaded, by name."""
 
 import os
-from contextlib import suppress
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import StorageError, UsageError, VitralError, reason
-from vitral.core.files import readable, replace_durably, temporary_name
+from vitral.core.files import readable, replace_durably
 from vitral.core.language import N_, _
 
 _GUTENBERG = ("*** START OF TH", "*** END OF TH")
@@ -86,22 +86,24 @@ def fetch(name: str, source: Source, folder: Path, *, may_download: bool = True)
 
     path = folder / f"{name}.txt"
     if os.path.lexists(path):
-        if not _contains(path, source.phrases):
+        with readable(path):
+            content = path.read_bytes()
+        if not _contains(content, source.phrases):
             raise UsageError(
                 "{path}: is not the text {name!r}; rename or remove it to download the text again", path=path, name=name
             )
         return path
     if not may_download:
         raise UsageError("{path}: is not there", path=path)
-    pooch.get_logger().setLevel("ERROR")
     # Not streamed: texts fit into memory, and a broken connection is closed.
     loader: Any = pooch.HTTPDownloader(timeout=_TIMEOUTS, stream=False)
-    beside = path.with_name(temporary_name(path.name))
+    downloaded = BytesIO()
     try:
-        pooch.retrieve(source.url, None, beside.name, folder, downloader=loader)
-        if not _contains(beside, source.phrases):
+        loader(source.url, downloaded, None)
+        if not _contains(downloaded.getvalue(), source.phrases):
             raise ValueError(N_("the downloaded file is not this text"))
-        replace_durably(path, beside.read_bytes())
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_durably(path, downloaded.getvalue())
     except VitralError:
         raise
     except (OSError, ValueError) as error:
@@ -120,13 +122,8 @@ def fetch(name: str, source: Source, folder: Path, *, may_download: bool = True)
             url=source.url,
             error=type(error).__name__ if isinstance(error, OSError) else _(str(error)),
         ) from None
-    finally:
-        with suppress(OSError):
-            beside.unlink()
     return path
 
 
-def _contains(path: Path, phrases: tuple[str, ...]) -> bool:
-    with readable(path):
-        raw = path.read_bytes()
-    return all(phrase.encode("utf-8") in raw for phrase in phrases)
+def _contains(content: bytes, phrases: tuple[str, ...]) -> bool:
+    return all(phrase.encode("utf-8") in content for phrase in phrases)

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from vitral.data.alphabet import character_counts
-from vitral.data.long_texts import Text, pieces, text_counts
+from vitral.data.long_texts import Text, character_counts, pieces
 
 
 @lru_cache(maxsize=64)
@@ -46,7 +45,7 @@ def alphabet_counts(texts: Iterable[Text], specials: Sequence[str]) -> dict[str,
     may be left between two blocks.
     """
     if not specials or any(_overlap(one, other) for one in specials for other in specials):
-        return text_counts(texts)
+        return character_counts(texts)
     return character_counts(part for text in texts for part in _without_special_tokens(text, tuple(specials)))
 
 

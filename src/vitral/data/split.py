@@ -6,11 +6,10 @@ runs on a text are evaluated on the same characters.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _, ngettext
@@ -46,12 +45,6 @@ class Blocks:
         """Begin and end of each block."""
         return ((int(begin), int(end)) for begin, end in self.spans)
 
-    def __eq__(self, other: object) -> bool:
-        """Whether the other has the same blocks."""
-        return isinstance(other, Blocks) and np.array_equal(self.spans, other.spans)
-
-    __hash__ = None  # pyright: ignore[reportAssignmentType]
-
     @property
     def num_characters(self) -> int:
         """Total number of characters."""
@@ -61,14 +54,14 @@ class Blocks:
         """Some of the blocks: those at an array of places, or of a slice."""
         return Blocks(self.spans[places], self.apart)
 
-    def run_numbers(self) -> Int[np.ndarray, " blocks"]:
-        """For each block, which of `runs` it belongs to.
+    @property
+    def is_first(self) -> Bool[np.ndarray, " blocks"]:
+        """For each block, whether one of `runs` begins with it.
 
-        >>> Blocks(np.array([[0, 5], [5, 10], [15, 20]])).run_numbers().tolist()
-        [0, 0, 1]
+        >>> Blocks(np.array([[0, 5], [5, 10], [15, 20]])).is_first.tolist()
+        [True, False, True]
         """
-        is_first = self.apart | (self.spans[1:, 0] != self.spans[:-1, 1])
-        return np.cumsum(np.concatenate([[False], is_first]))[: len(self)]
+        return np.append(True, self.apart | (self.spans[1:, 0] != self.spans[:-1, 1]))[: len(self)]
 
     def inside(self, begin: int, end: int) -> Int[np.ndarray, "blocks 2"]:
         """The parts of the blocks between two places of the text, (begin, end) per row."""
@@ -82,8 +75,22 @@ class Blocks:
         >>> list(Blocks(np.array([[0, 5], [5, 10], [15, 20]])).runs())
         [(0, 10), (15, 20)]
         """
-        borders = np.flatnonzero(np.diff(self.run_numbers(), prepend=-1, append=-1)).tolist()
-        return ((int(self.spans[first, 0]), int(self.spans[after - 1, 1])) for first, after in pairwise(borders))
+        is_last = np.roll(self.is_first, -1)
+        return zip(self.spans[self.is_first, 0].tolist(), self.spans[is_last, 1].tolist(), strict=True)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A piece of a text: characters `begin` to `end`."""
+
+    title: str
+    begin: int
+    end: int
+
+    @property
+    def num_characters(self) -> int:
+        """Its length."""
+        return self.end - self.begin
 
 
 def split_text(

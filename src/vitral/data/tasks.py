@@ -7,7 +7,6 @@ sequence: a model whose context_length is the length of a sequence less one read
 a shorter context reads parts.
 """
 
-from abc import ABC, abstractmethod
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -33,7 +32,7 @@ Gap = Annotated[int, Field(ge=0, le=LONGEST)]
 Length = Annotated[int, Field(ge=2, le=LONGEST)]
 
 
-class Task(Config, ABC):
+class _Task(Config):
     """What every task has.
 
     Attributes:
@@ -45,43 +44,32 @@ class Task(Config, ABC):
     sequences: Annotated[int, Field(ge=100, le=10**7)] = 20_000
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
-    @property
-    @abstractmethod
-    def alphabet(self) -> str:
-        """The characters of the sequences; symbol i is its character i."""
-
-    @property
-    @abstractmethod
-    def span(self) -> int:
-        """Symbols of a sequence."""
-
-    @abstractmethod
-    def draw(self, stream: np.random.Generator, count: int) -> Int[np.ndarray, "count span"]:
-        """Random sequences, as indices into the alphabet."""
-
     @model_validator(mode="after")
-    def _text_is_not_too_long(self) -> "Task":
+    def _text_is_not_too_long(self: Any) -> Any:
         if self.sequences * self.span > MOST_CHARACTERS:
             text = _("{sequences:,} sequences of {span:,} symbols", sequences=self.sequences, span=self.span)
             raise ValueError(_("{text} are more than {most:,} characters", text=text, most=MOST_CHARACTERS))
         return self
 
 
-class _OfSymbols:
+class _OfSymbols(_Task):
     """Sequences of letters and digits alone."""
 
+    symbols: Annotated[int, Field(ge=2, le=len(SYMBOLS))] = 26
+    length: Length = 65
+
     @property
-    def alphabet(self: Any) -> str:
+    def alphabet(self) -> str:
         """The first `symbols` letters and digits."""
         return SYMBOLS[: self.symbols]
 
     @property
-    def span(self: Any) -> int:
+    def span(self) -> int:
         """See `length`."""
         return self.length
 
 
-class RepeatedStrings(_OfSymbols, Task):
+class RepeatedStrings(_OfSymbols):
     """Repeated strings: a random string, then the same again, until the sequence is full.
 
         k q m a f k q m a f k q m ...        a period of 5
@@ -99,8 +87,6 @@ class RepeatedStrings(_OfSymbols, Task):
     """
 
     name: Literal["repeats"] = "repeats"
-    symbols: Annotated[int, Field(ge=2, le=len(SYMBOLS))] = 26
-    length: Length = 65
     shortest: Annotated[int, Field(ge=1)] = 10
     longest: Annotated[int, Field(ge=1)] = 32
 
@@ -117,7 +103,7 @@ class RepeatedStrings(_OfSymbols, Task):
         return np.take_along_axis(strings, np.arange(self.length) % periods[:, None], axis=1)
 
 
-class MarkovChains(_OfSymbols, Task):
+class MarkovChains(_OfSymbols):
     """Markov chains: every sequence is of a chain of its own, which can only be learned from the sequence itself.
 
     The first symbol is uniform. Each row of the transition matrix is drawn from a symmetric Dirichlet distribution, for
@@ -133,7 +119,6 @@ class MarkovChains(_OfSymbols, Task):
 
     name: Literal["markov"] = "markov"
     symbols: Annotated[int, Field(ge=2, le=len(SYMBOLS))] = 3
-    length: Length = 65
     concentration: Annotated[float, Field(gt=0, le=1000)] = 1.0
 
     def draw(self, stream: np.random.Generator, count: int) -> Int[np.ndarray, "count span"]:
@@ -148,7 +133,7 @@ class MarkovChains(_OfSymbols, Task):
         return drawn
 
 
-class KeyValueRecall(Task):
+class KeyValueRecall(_Task):
     """Key-value recall: pairs of a key and a value, filler, then some of the keys again, each followed by its value.
 
         ....aXdQkBfR.................?kBaX        4 pairs, 2 queries
@@ -218,7 +203,8 @@ class KeyValueRecall(Task):
         return drawn
 
 
-TaskConfig = Annotated[RepeatedStrings | MarkovChains | KeyValueRecall, Field(discriminator="name")]
+Task = RepeatedStrings | MarkovChains | KeyValueRecall
+TaskConfig = Annotated[Task, Field(discriminator="name")]
 TASKS = ("repeats", "markov", "recall")
 """The names of the tasks."""
 

@@ -28,7 +28,7 @@ from vitral.core.language import N_, _
 from vitral.data.config import CorpusConfig
 from vitral.data.encodings import SAMPLE, guess, unmarked_utf
 from vitral.data.formats import SUFFIXES, field_of_lines, foreign_format, text_fields
-from vitral.data.long_texts import PIECE, LongText, Part, Text, in_lines, pieces
+from vitral.data.long_texts import PIECE, LongText, Part, Text, in_lines
 
 LONG = 1 << 28
 """Maximum size in bytes of a file that is read into memory."""
@@ -82,13 +82,30 @@ def read_file(file: BinaryIO, path: Path, config: CorpusConfig = _DEFAULT, *, on
         UsageError: the file is not a text in this encoding, has no such field, or changes while it is read.
         OSError: the file cannot be read.
     """
-    stamp = _stamp_of(file)
-    if stamp[0] > LONG and config.field is None:
-        return _long_document(file, path, config, stamp)
-    document = decode_document(file.read(), str(path), config)
-    if not on_disk:
-        return document
-    return replace(document, text=LongText([(len(document.text), partial(_again, path, config, stamp))]))
+    stamp, where = _stamp_of(file), str(path)
+    if stamp[0] <= LONG or config.field is not None:
+        document = decode_document(file.read(), where, config)
+        part = len(document.text), partial(_again, path, config, stamp)
+        return replace(document, text=LongText([part])) if on_disk else document
+    if config.encoding is not None:
+        raise UsageError(
+            "{where}: a file of more than {most} MB must be UTF-8; convert it with: iconv -f "
+            "{encoding} -t UTF-8 {where} > NEW",
+            where=where,
+            most=LONG >> 20,
+            encoding=config.encoding,
+        )
+    begin, line, digest, changes, first, parts = 0, 1, hashlib.sha256(), Counter[str](), "", list[Part]()
+    while begin <= stamp[0] and (raw := b"".join(file.readlines(PIECE))):  # whole lines
+        text, found = _read(raw, where, config, begin, line, is_piece=True)
+        first = first or text
+        parts.append((len(text), partial(_again, path, config, stamp, begin, len(raw))))
+        changes += found
+        digest.update(raw)
+        begin, line = begin + len(raw), line + raw.count(b"\n")
+    if begin != stamp[0]:
+        raise _changed(path)
+    return Document(LongText(parts), begin, digest.hexdigest(), None, _fields(where, config, first), changes)
 
 
 @contextmanager
@@ -111,45 +128,13 @@ def _changed(path: Path) -> UsageError:
     return UsageError("{path}: has changed while it was read; try again when nothing writes to it", path=path)
 
 
-def _again(path: Path, config: CorpusConfig, stamp: _Stamp, lines: tuple[int, int] | None = None) -> str:
-    """A file that was read before, and must not have changed: all of it, or some lines (first byte, bytes)."""
+def _again(path: Path, config: CorpusConfig, stamp: _Stamp, begin: int = 0, size: int = -1) -> str:
+    """A file that was read before, and must not have changed: all of it, or a piece of so many bytes."""
     with opened(path) as file:
         if _stamp_of(file) != stamp:
             raise _changed(path)
-        if lines is None:
-            return "".join(pieces(decode_document(file.read(), str(path), config).text))
-        file.seek(lines[0])
-        return in_lines(file.read(lines[1]).decode(), config.newlines)
-
-
-def _long_document(file: BinaryIO, path: Path, config: CorpusConfig, stamp: _Stamp) -> Document:
-    """A long file, which stays on disk: pieces of whole lines."""
-    where = str(path)
-    if config.encoding is not None:
-        raise UsageError(
-            "{where}: a file of more than {most} MB must be UTF-8; convert it with: iconv -f "
-            "{encoding} -t UTF-8 {where} > NEW",
-            where=where,
-            most=LONG >> 20,
-            encoding=config.encoding,
-        )
-    head = file.read(SAMPLE)
-    _refuse_other_formats(head, where, None)
-    begin, line, digest, parts = len(BOM_UTF8) * head.startswith(BOM_UTF8), 1, hashlib.sha256(), list[Part]()
-    digest.update(head[:begin])
-    file.seek(begin)
-    changes = Counter(marks=int(begin > 0))
-    while begin <= stamp[0] and (raw := b"".join(file.readlines(PIECE))):
-        text = _decoded(raw, where, None, begin, line)
-        changes += _returns(text, config.newlines)
-        again = partial(_again, path, config, stamp, (begin, len(raw)))
-        parts.append((len(in_lines(text, config.newlines)), again))
-        digest.update(raw)
-        begin, line = begin + len(raw), line + raw.count(b"\n")
-    if begin != stamp[0]:
-        raise _changed(path)
-    text = LongText(parts)
-    return Document(text, begin, digest.hexdigest(), fields=_fields(where, text), changes=changes)
+        file.seek(begin)
+        return _read(file.read(size), str(path), config, begin, is_piece=size > 0)[0]
 
 
 def decode_document(raw: bytes, where: str, config: CorpusConfig = _DEFAULT) -> Document:
@@ -166,32 +151,37 @@ def decode_document(raw: bytes, where: str, config: CorpusConfig = _DEFAULT) -> 
     Raises:
         UsageError: the bytes are not a text in this encoding (names the first invalid offset), or have no such field.
     """
-    _refuse_other_formats(raw[:SAMPLE], where, config.encoding)
-    text = _decoded(raw, where, config.encoding)
-    changes = Counter(marks=int(text.startswith("\ufeff")))
-    texts = [text.removeprefix("\ufeff")]
+    text, changes = _read(raw, where, config)
+    return Document(text, len(raw), sha256(raw), config.encoding, _fields(where, config, text), changes)
+
+
+def _read(
+    raw: bytes, where: str, config: CorpusConfig, begin: int = 0, line: int = 1, *, is_piece: bool = False
+) -> tuple[str, Counter[str]]:
+    """The text of bytes that begin at a byte and a line of a file, and what was changed; a piece keeps its licence."""
+    if begin == 0:
+        _refuse_other_formats(raw[:SAMPLE], where, config.encoding)
+    text = _decoded(raw, where, config.encoding, begin, line)
+    changes = Counter(marks=int(begin == 0 and text.startswith("\ufeff")))
+    texts = [text[changes["marks"] :]]
     if config.field is not None:
         texts = list(field_of_lines(texts[0].split("\n"), config.field, where))
         changes.update(texts=len(texts), empty=texts.count(""))
-    for one in texts:
-        changes += _returns(one, config.newlines)
-    body = config.separator.join(in_lines(one, config.newlines) for one in texts if one)
-    fields = tuple[str, ...]()
-    if config.field is None:
-        whole, body = body, strip_licence(body)
-        changes["licence"], fields = len(whole) - len(body), _fields(where, body)
-    return Document(body, len(raw), sha256(raw), config.encoding, fields, changes)
+    if config.newlines == "lf":
+        crlf, returns = (sum(one.count(ending) for one in texts) for ending in ("\r\n", "\r"))
+        changes.update(crlf=crlf, cr=returns - crlf)
+        texts = map(in_lines, texts)
+    body = config.separator.join(filter(None, texts))
+    if config.field is None and not is_piece:
+        changes["licence"] = len(body)
+        body = strip_licence(body)
+        changes["licence"] -= len(body)
+    return body, changes
 
 
-def _returns(text: str, newlines: str) -> Counter[str]:
-    r"""How many `\r\n` and lone `\r` are changed."""
-    crlf = text.count("\r\n")
-    return Counter(crlf=crlf, cr=text.count("\r") - crlf) if newlines == "lf" else Counter()
-
-
-def _fields(where: str, text: Text) -> tuple[str, ...]:
-    is_json = Path(where).suffix.lower() in SUFFIXES
-    return tuple(text_fields(text[:PIECE].partition("\n")[0])) if is_json else ()
+def _fields(where: str, config: CorpusConfig, text: str) -> tuple[str, ...]:
+    is_read = config.field is not None or Path(where).suffix.lower() not in SUFFIXES
+    return () if is_read else tuple(text_fields(text[:PIECE].partition("\n")[0]))
 
 
 def _refuse_other_formats(head: bytes, where: str, encoding: str | None) -> None:

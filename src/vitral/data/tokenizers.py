@@ -15,7 +15,7 @@ import numpy as np
 
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
-from vitral.data.alphabet import PAD, UnseenCharacter, code_points, label_bytes, label_text, token_ids, utf8
+from vitral.data.alphabet import PAD, UnseenCharacter, code_points, label_bytes, label_text, some_of, token_ids, utf8
 from vitral.data.config import MOST_SPECIAL, BPEConfig, CorpusConfig, FileConfig
 from vitral.data.engines import (
     Merges,
@@ -29,7 +29,7 @@ from vitral.data.engines import (
     spelled_tokens,
     spelling_of,
 )
-from vitral.data.long_texts import LongText, Text, pieces
+from vitral.data.long_texts import Text
 from vitral.data.special_tokens import alphabet_counts, between_special_tokens, special_pattern
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 
 MOST_TOKENS = 2**24
-_CHUNK = 1 << 17
-"""Characters encoded at once."""
 
 
 @dataclass(frozen=True)
@@ -282,17 +280,14 @@ class Tokenizer:
             raise UsageError(
                 "replacement {replacement!a} is not a character of the tokenizer's alphabet", replacement=replacement
             )
-        ids = np.empty(len(text), dtype=np.int64)
-        for begin in range(0, len(text), _CHUNK):  # small enough for the processor's cache
-            chunk = ids[begin : begin + _CHUNK]
-            np.take(self._table, code_points(text[begin : begin + _CHUNK]), mode="clip", out=chunk)
-            unseen = chunk < 0
-            if replacement is not None:
-                chunk[unseen] = self._table[ord(replacement)]
-            elif unseen.any():
-                place = begin + int(unseen.argmax())
-                alphabet = _("the tokenizer's alphabet of {number:,} characters", number=len(self._texts))
-                raise UnseenCharacter(text[place], place, alphabet)
+        ids = self._table.take(code_points(text), mode="clip")
+        unseen = ids < 0
+        if replacement is not None:
+            ids[unseen] = self._table[ord(replacement)]
+        elif unseen.any():
+            place = int(unseen.argmax())
+            alphabet = _("the tokenizer's alphabet of {number:,} characters", number=len(self._texts))
+            raise UnseenCharacter(text[place], place, alphabet)
         return ids
 
     def decode(self, ids: Iterable[Any]) -> str:
@@ -412,11 +407,8 @@ def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[
         training_blocks: the blocks of the training split; byte-pair merges are learned from these only.
 
     Raises:
-        UsageError: the text is empty, or contains a lone surrogate.
+        UsageError: the text is empty.
     """
-    if not isinstance(text, LongText):  # of valid UTF-8, so without lone surrogates
-        for piece in pieces(text):
-            utf8(piece)
     if not len(text):
         raise UsageError("the text is empty: there is nothing to build a tokenizer from")
     kind, specials = config.tokenizer, config.specials or ()
@@ -469,21 +461,12 @@ def extends(tokenizer: Tokenizer, former: Tokenizer) -> bool:
     return is_same and all(token >= former.vocab_size for _, token in special[kept:])
 
 
-def growth_notes(tokenizer: Tokenizer, former: Tokenizer) -> list[str]:
+def growth_notes(tokenizer: Tokenizer, former: Tokenizer) -> Iterator[str]:
     """The new tokens of a grown tokenizer: a sentence for characters, one for special tokens."""
-    special = {*tokenizer.declared.values()}
-    new = [token for token in range(former.vocab_size, tokenizer.vocab_size) if token not in special]
-    characters = [tokenizer.label(token) for token in new]
+    words = [tokenizer.label(token) for token in tokenizer.ids[len(former.ids) :]]
     specials = [label_text(text) for text in list(tokenizer.declared)[len(former.declared) :]]
-    named = (
-        (characters, N_("The vocabulary of the run it starts from has grown by new characters: {number:,} ({names}).")),
-        (
-            specials,
-            N_("The vocabulary of the run it starts from has grown by new special tokens: {number:,} ({names})."),
-        ),
-    )
-    return [sentence.format(number=len(labels), names=_listed(labels)) for labels, sentence in named if labels]
-
-
-def _listed(labels: Sequence[str]) -> str:
-    return " ".join(labels[:_LISTED]) + (" …" if len(labels) > _LISTED else "")
+    characters = N_("The vocabulary of the run it starts from has grown by new characters: {number:,} ({names}).")
+    others = N_("The vocabulary of the run it starts from has grown by new special tokens: {number:,} ({names}).")
+    for sentence, labels in ((characters, words), (others, specials)):
+        if labels:
+            yield sentence.format(number=len(labels), names=some_of(labels, _LISTED, " "))

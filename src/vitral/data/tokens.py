@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby, repeat
@@ -202,12 +202,6 @@ def encoded(
     dtype, specials = token_dtype(tokenizer.vocab_size), tuple(tokenizer.declared)
 
     def tokens(group: list[_Block]) -> list[Piece]:
-        texts = [block.text for block in group]
-        if tokenizer.name == "char" and not specials:
-            with suppress(UnseenCharacter):  # its place is that in one of the blocks
-                ids = tokenizer.encode("".join(texts), replacement=replacement).astype(dtype)
-                made = np.split(ids, np.cumsum([len(one) for one in texts[:-1]]))
-                return [Piece(block.split, block.is_first, some) for block, some in zip(group, made, strict=True)]
         return [Piece(block.split, block.is_first, alone(block).astype(dtype)) for block in group]
 
     def alone(block: _Block) -> np.ndarray:
@@ -224,12 +218,12 @@ def encoded(
 def _groups(text: Text, blocks: Mapping[str, Blocks], specials: tuple[str, ...]) -> Iterator[list[_Block]]:
     """The blocks of all splits in the order of the text, some of them at a time."""
     listed = [
-        zip(*each.spans.T.tolist(), repeat(split), np.diff(each.run_numbers(), prepend=-1) > 0, strict=False)
+        zip(*each.spans.T.tolist(), repeat(split), each.is_first.tolist(), strict=False)
         for split, each in blocks.items()
     ]
     for _group, some in groupby(merge(*listed), lambda block: block[0] // _TOGETHER):
         group = list[_Block]()
         for *span, split, is_first in some:
             begin, end = (outside_special_tokens(text, place, specials) for place in span)
-            group.append(_Block(begin, split, bool(is_first), text[begin:end]))
+            group.append(_Block(begin, split, is_first, text[begin:end]))
         yield group

@@ -1,11 +1,11 @@
-"""The training text: parts of a text's training split, drawn or chosen, and further texts.
+"""How a text is cut, and its training text: parts of the training split, drawn or chosen, and further texts.
 
 `num_works`, `share` and `also` of the configuration change the training split only, so losses of runs with
 different training text can be compared.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,52 +14,88 @@ from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data.config import CorpusConfig
 from vitral.data.corpora import Corpus
-from vitral.data.long_texts import hash_text
-from vitral.data.split import SPLIT_SEED, Blocks, whole
-from vitral.data.works import Work
+from vitral.data.long_texts import Text, hash_text
+from vitral.data.split import BLOCK, SPLIT_SEED, Blocks, Work, whole
+from vitral.data.works import corpus_works, split_corpus, works_by_split
 
 
 @dataclass(frozen=True)
-class Addition:
-    """An additional training text (`corpus.also`).
+class Cut:
+    """How a text and further ones are cut.
 
     Attributes:
+        method: of the split, and the characters of a block, as plain data.
+        splits: split -> its blocks.
+        blocks: the same, with what the configuration leaves of the training split.
+        others: further training texts and their blocks.
+        works: where splits are by works, split -> titles of its works.
+        trained_on: how the training split differs from the text's own, as plain data; empty if it does not.
+        key: what the fingerprint of a dataset depends on, besides its text and tokenizer.
+    """
+
+    method: dict[str, Any]
+    splits: dict[str, Blocks]
+    blocks: dict[str, Blocks]
+    others: list[tuple[Text, Blocks]]
+    works: dict[str, list[str]]
+    trained_on: dict[str, Any]
+    key: list[Any]
+
+
+def cut(config: CorpusConfig, corpus: Corpus, text_hash: str, also: Sequence[Corpus]) -> Cut:
+    """Cut a text and further ones.
+
+    Args:
+        config: of the text.
         corpus: the text.
-        blocks: its training blocks.
         text_hash: see `hash_text`.
+        also: the further texts.
+
+    Raises:
+        UsageError: the text cannot be cut in this way: see `corpus_works`, `works_by_split`, `split_corpus`,
+            `restricted` and `additions`.
     """
+    works = corpus_works(corpus, config)
+    by_split = works_by_split(config, works)
+    splits = split_corpus(len(corpus.text), config, by_split)
+    training, drawn_from = restricted(splits["train"], config, works)
+    added = additions(config, text_hash, also, training)
+    chosen: Mapping[str, Any] = {
+        "share": config.share,
+        "also": [*added] or None,
+        "num_works": config.num_works,
+        "train_on": config.train_on,
+        "draw": config.draw if config.is_drawn else None,
+    }
+    asked = {key: value for key, value in chosen.items() if value is not None}
+    trained_on = {
+        "training_characters": training.num_characters,
+        **({"works": drawn_from} if drawn_from else {}),
+        "also": [
+            {**other.record.plain(), "training_characters": blocks.num_characters} for other, blocks in added.values()
+        ],
+    }
+    method = {"method": config.split, "block": BLOCK}
+    if config.task is not None:
+        method = {"method": "sequences", "block": config.task.span}
+    key = [*method.values(), SPLIT_SEED]
+    key += [asked] if asked else []
+    key += [{"replacement": config.replacement}] if config.replacement is not None else []
+    key += [[[work.begin, work.end] for work in works]] if works else []
+    key += [by_split["test"][0].begin] if config.split == "one-work" else []
+    return Cut(
+        method=method,
+        splits=splits,
+        blocks={**splits, "train": training},
+        others=[(other.text, blocks) for other, blocks in added.values()],
+        works={split: [work.title for work in of] for split, of in by_split.items()},
+        trained_on=trained_on if asked else {},
+        key=key,
+    )
 
-    corpus: Corpus
-    blocks: Blocks
-    text_hash: str
 
-    def describe(self) -> dict[str, Any]:
-        """The description saved with a run, JSON-ready."""
-        return {
-            "name": self.corpus.name,
-            "bytes": self.corpus.num_bytes,
-            "characters": len(self.corpus.text),
-            "sha256": self.corpus.sha256,
-            "training_characters": self.blocks.num_characters,
-            **self.corpus.origin(),
-        }
-
-
-@dataclass(frozen=True)
-class TrainingText:
-    """The training blocks of a text.
-
-    Attributes:
-        blocks: of the training split, or what the configuration leaves of it.
-        works: titles of the works they were drawn from, where `num_works` chose some.
-    """
-
-    blocks: Blocks
-    works: tuple[str, ...] = ()
-
-
-def restricted(blocks: Blocks, config: CorpusConfig, works: Sequence[Work] = ()) -> TrainingText:
-    """The training blocks selected by `num_works` and `share`.
+def restricted(blocks: Blocks, config: CorpusConfig, works: Sequence[Work] = ()) -> tuple[Blocks, list[str]]:
+    """The training blocks selected by `num_works` and `share`, and the titles of the works that were drawn.
 
     Without `num_works`, a share takes the first blocks of a random order, so that a smaller share is always a subset of
     a larger one of the same draw.
@@ -69,10 +105,10 @@ def restricted(blocks: Blocks, config: CorpusConfig, works: Sequence[Work] = ())
     """
     if config.num_works is not None:
         return _of_works(works, blocks, config, config.num_works)
-    return TrainingText(blocks if config.share is None else shared(blocks, config.share, config.draw))
+    return (blocks if config.share is None else shared(blocks, config.share, config.draw)), []
 
 
-def _of_works(works: Sequence[Work], blocks: Blocks, config: CorpusConfig, num_works: int) -> TrainingText:
+def _of_works(works: Sequence[Work], blocks: Blocks, config: CorpusConfig, num_works: int) -> tuple[Blocks, list[str]]:
     """Equal parts of works drawn from those that are long enough; together the share of all of the training split."""
     parts = [(work, Blocks(blocks.inside(work.begin, work.end))) for work in works]
     each = 1 if config.share is None else max(1, round(config.share * blocks.num_characters) // num_works)
@@ -89,7 +125,7 @@ def _of_works(works: Sequence[Work], blocks: Blocks, config: CorpusConfig, num_w
     order = numpy_stream(draw, "works trained on").permutation(len(parts))
     chosen: list[tuple[Work, Blocks]] = [parts[place] for place in sorted(order[:num_works].tolist())]
     taken = [part if config.share is None else drawn(part, each, draw, work.begin) for work, part in chosen]
-    return TrainingText(Blocks(np.concatenate([part.spans for part in taken])), tuple(work.title for work, _ in chosen))
+    return Blocks(np.concatenate([part.spans for part in taken])), [work.title for work, _ in chosen]
 
 
 def shared(blocks: Blocks, share: float, draw: int | None = None) -> Blocks:
@@ -128,61 +164,49 @@ def drawn(blocks: Blocks, characters: int, draw: int, *of: int) -> Blocks:
     return Blocks(kept[np.argsort(kept[:, 0])])
 
 
-def additions(config: CorpusConfig, main: Corpus, others: Sequence[Corpus]) -> tuple[Addition, ...]:
-    """The texts of `also`, already loaded, whole.
+def additions(
+    config: CorpusConfig, text_hash: str, others: Sequence[Corpus], training: Blocks
+) -> dict[str, tuple[Corpus, Blocks]]:
+    """By its hash each text of `also`, already loaded, and its training blocks: whole, or with `share` a part of it.
+
+    Args:
+        config: of the main text.
+        text_hash: of the main text.
+        others: the texts.
+        training: what is left of the training split of the main text.
 
     Raises:
-        UsageError: a text is the main text, whose test split would become training text, or is there twice.
+        UsageError: a text is the main text, whose test split would become training text, or is there twice; or `_part`
+            refuses it.
     """
-    added: list[Addition] = []
-    known = {hash_text(main.text)} if others else set()
+    added = dict[str, tuple[Corpus, Blocks]]()
     for name, corpus in zip(config.also or (), others, strict=True):
-        text_hash = hash_text(corpus.text)
-        if text_hash in known:
+        found = hash_text(corpus.text)
+        if found in (text_hash, *added):
             raise UsageError(
                 "corpus.also: {name!r} is the main text itself, or is given twice; leave it out", name=name
             )
-        known.add(text_hash)
-        added.append(Addition(corpus, whole(len(corpus.text)), text_hash))
-    return tuple(added)
+        added[found] = corpus, _part(corpus, config, training)
+    return added
 
 
-def in_parts(added: Sequence[Addition], config: CorpusConfig, training: Blocks) -> tuple[Addition, ...]:
-    """The further texts reduced to `share`: of each text, or with `draw` to as many characters as the main text has.
-
-    Args:
-        added: whole texts.
-        config: of the main text.
-        training: what is left of its training split.
+def _part(corpus: Corpus, config: CorpusConfig, training: Blocks) -> Blocks:
+    """The share of a further text, or with `draw` as many characters as the main text has.
 
     Raises:
-        UsageError: a text is shorter than what is left of the main one.
+        UsageError: it is shorter than what is left of the main one.
     """
+    blocks, wanted = whole(len(corpus.text)), training.num_characters
     if config.share is None:
-        return tuple(added)
+        return blocks
     if config.draw is None:
-        return tuple(replace(one, blocks=shared(one.blocks, config.share)) for one in added)
-    wanted = training.num_characters
-    for one in added:
-        if one.blocks.num_characters < wanted:
-            raise UsageError(
-                "corpus.also: {name} has {characters:,} characters; with corpus.draw each gives as many as the main "
-                "one, {wanted:,}; give a smaller share",
-                name=one.corpus.name,
-                characters=one.blocks.num_characters,
-                wanted=wanted,
-            )
-    return tuple(replace(one, blocks=drawn(one.blocks, wanted, config.draw)) for one in added)
-
-
-def train_key(config: CorpusConfig, added: Sequence[Addition]) -> list[Any]:
-    """The part of a dataset's fingerprint that depends on the training text; empty for the default."""
-    chosen: Mapping[str, Any] = {
-        "share": config.share,
-        "also": [addition.text_hash for addition in added] or None,
-        "num_works": config.num_works,
-        "train_on": config.train_on,
-        "draw": config.draw if config.is_drawn else None,
-    }
-    asked = {key: value for key, value in chosen.items() if value is not None}
-    return [asked] if asked else []
+        return shared(blocks, config.share)
+    if blocks.num_characters < wanted:
+        raise UsageError(
+            "corpus.also: {name} has {characters:,} characters; with corpus.draw each gives as many as the main "
+            "one, {wanted:,}; give a smaller share",
+            name=corpus.name,
+            characters=blocks.num_characters,
+            wanted=wanted,
+        )
+    return drawn(blocks, wanted, config.draw)

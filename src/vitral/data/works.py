@@ -6,15 +6,14 @@ word, the end of the work is unknown, and it is omitted.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data.config import CorpusConfig
 from vitral.data.corpora import Corpus
 from vitral.data.long_texts import Text, pieces
-from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks, dealt, in_blocks, split_text
+from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks, Work, dealt, in_blocks, split_text
 
 HEAD = 200_000
 """Characters in which a table of contents begins, and which it has at most."""
@@ -22,20 +21,6 @@ BY_WORKS = ("works", "one-work")
 """Splits for which the works of a text must be known."""
 _FEWEST = 3
 """Works below which none can be held out."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """A piece of a text: characters `begin` to `end`."""
-
-    title: str
-    begin: int
-    end: int
-
-    @property
-    def num_characters(self) -> int:
-        """Its length."""
-        return self.end - self.begin
 
 
 def corpus_works(corpus: Corpus, config: CorpusConfig) -> list[Work]:
@@ -51,9 +36,7 @@ def corpus_works(corpus: Corpus, config: CorpusConfig) -> list[Work]:
     if config.works is not None:
         return works_from(corpus.text, config.works)
     if len(corpus.files) > 1:
-        begins = [begin for _, begin in corpus.files]
-        ends = [*(begin - len(config.separator) for begin in begins[1:]), len(corpus.text)]
-        return [Work(title, begin, end) for (title, begin), end in zip(corpus.files, ends, strict=True)]
+        return list(corpus.files)
     found = works_of(corpus.text)
     if not found:
         raise UsageError(
@@ -95,13 +78,16 @@ def works_of(text: Text) -> list[Work]:
     """
     lines = [(begin, line.strip()) for begin, line in lines_of(text) if line]
     titles = [title for _, title in lines]
-    start = next((place for place, title in enumerate(titles, 1) if title.lower() == "contents"), len(titles))
-    again = next((place for place in range(start + 1, len(titles)) if titles[place] == titles[start]), None)
-    if again is None or lines[start][0] >= HEAD or lines[again][0] - lines[start][0] >= HEAD:
+    try:
+        start = [title.lower() for title in titles].index("contents") + 1
+        again = titles.index(titles[start], start + 1)
+    except (ValueError, IndexError):
+        return []
+    if lines[start][0] >= HEAD or lines[again][0] - lines[start][0] >= HEAD:
         return []
     begins, place = list[int | None](), again
     for title in titles[start:again]:
-        found = next((place for place in range(place, len(titles)) if titles[place] == title), None)
+        found = titles.index(title, place) if title in titles[place:] else None
         begins.append(None if found is None else lines[found][0])
         place = place if found is None else found + 1
     spans = zip(titles[start:], begins, [*begins[1:], len(text)], strict=False)
@@ -140,32 +126,53 @@ def lines_of(text: Text) -> Iterator[tuple[int, str]]:
     yield begin, rest.rstrip()
 
 
-def split_corpus(num_characters: int, config: CorpusConfig, works: Sequence[Work]) -> dict[str, Blocks]:
+def works_by_split(config: CorpusConfig, works: Sequence[Work]) -> dict[str, list[Work]]:
+    """The works of each split; empty where splits are not by works.
+
+    Raises:
+        UsageError: the works are too few.
+    """
+    if config.split == "works":
+        return held_out(works)
+    if config.split != "one-work":
+        return {}
+    chosen = chosen_work(works, config.draw)
+    others = [work for work in works if work != chosen]
+    return {split: [chosen] for split in SPLITS} | ({"train": others} if config.train_on == "others" else {})
+
+
+def split_corpus(num_characters: int, config: CorpusConfig, works: Mapping[str, Sequence[Work]]) -> dict[str, Blocks]:
     """The splits of a text by its configuration: `split_text`, the sequences of a task, or whole works held out.
 
     Args:
         num_characters: length of the text.
         config: of the text.
-        works: its works, see `corpus_works`.
+        works: those of each split, see `works_by_split`.
 
     Raises:
-        UsageError: the text is too short, or has too few works.
+        UsageError: the text is too short.
     """
     if config.split == "one-work":
-        return _split_one(num_characters, config, chosen_work(works, config.draw))
+        found = _split_one(works["test"][0])
+        return found | ({"train": _outside(works["test"], num_characters)} if config.train_on == "others" else {})
     if config.task is not None:
         sequences = split_text(num_characters, "blocks", config.task.span)
         return {split: Blocks(blocks.spans, apart=True) for split, blocks in sequences.items()}
     if config.split != "works":
         return split_text(num_characters, config.split)
-    held_out = works_by_split(works)
-    spans = {split: [(work.begin, work.end) for work in held_out[split]] for split in ("validation", "test")}
-    borders = [0, *sorted(place for found in spans.values() for span in found for place in span), num_characters]
-    rest = [(begin, end) for begin, end in zip(borders[::2], borders[1::2], strict=True) if begin < end]
-    return {split: in_blocks(found) for split, found in {"train": rest, **spans}.items()}
+    held = {split: works[split] for split in ("validation", "test")}
+    rest = _outside([work for some in held.values() for work in some], num_characters)
+    return {"train": rest, **{split: in_blocks((one.begin, one.end) for one in some) for split, some in held.items()}}
 
 
-def works_by_split(works: Sequence[Work]) -> dict[str, list[Work]]:
+def _outside(works: Sequence[Work], num_characters: int) -> Blocks:
+    """The text that is in none of these works."""
+    borders = [0, *sorted(place for work in works for place in (work.begin, work.end)), num_characters]
+    spans = zip(borders[::2], borders[1::2], strict=True)
+    return in_blocks((begin, end) for begin, end in spans if begin < end)
+
+
+def held_out(works: Sequence[Work]) -> dict[str, list[Work]]:
     """Whole works for each split, drawn with seed 0 until test has a tenth of their text, validation a twentieth.
 
     Raises:
@@ -209,8 +216,8 @@ def chosen_work(works: Sequence[Work], draw: int | None) -> Work:
     return long[int(order[(draw or 0) % len(long)])]
 
 
-def _split_one(num_characters: int, config: CorpusConfig, work: Work) -> dict[str, Blocks]:
-    """Three tenths of a work's blocks for test, one for validation, the rest of it or all other text for training."""
+def _split_one(work: Work) -> dict[str, Blocks]:
+    """Three tenths of a work's blocks for test, one for validation, the rest of it for training."""
     blocks = in_blocks([(work.begin, work.end)])
     if len(blocks) < _FEWEST:
         raise UsageError(
@@ -219,21 +226,4 @@ def _split_one(num_characters: int, config: CorpusConfig, work: Work) -> dict[st
             characters=work.num_characters,
             needed=_FEWEST * BLOCK,
         )
-    found = dealt(blocks, "split of one work", 3 * len(blocks) // 10, len(blocks) // 10)
-    if config.train_on == "others":
-        rest = [span for span in ((0, work.begin), (work.end, num_characters)) if span[0] < span[1]]
-        found["train"] = in_blocks(rest)
-    return found
-
-
-def titles_by_split(config: CorpusConfig, works: Sequence[Work]) -> dict[str, list[str]]:
-    """The titles of the works of each split; empty where splits are not by works."""
-    if config.split not in BY_WORKS:
-        return {}
-    if config.split == "works":
-        found = works_by_split(works)
-    else:
-        found = {split: [chosen_work(works, config.draw)] for split in SPLITS}
-    if config.train_on == "others":
-        found["train"] = [work for work in works if work not in found["test"]]
-    return {split: [work.title for work in of] for split, of in found.items()}
+    return dealt(blocks, "split of one work", 3 * len(blocks) // 10, len(blocks) // 10)

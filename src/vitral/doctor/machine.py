@@ -12,7 +12,7 @@ from vitral.core.language import N_
 from vitral.core.machine import memory_limit
 from vitral.core.streams import torch_stream
 from vitral.core.versions import versions
-from vitral.doctor.health import Diagnosis, HealthCheck, check
+from vitral.doctor import Diagnosis, HealthCheck, check, finding, ok, unknown
 from vitral.model import ModelConfig, Transformer
 from vitral.model.native import native, native_step
 from vitral.model.selfcheck import check_device
@@ -32,19 +32,17 @@ def examine_machine() -> Diagnosis:
 
 def _checks() -> Iterator[HealthCheck]:
     memory, free = memory_limit(), shutil.disk_usage(Path.cwd()).free
-    processor = {"cores": os.cpu_count() or 1, "instructions": torch.backends.cpu.get_cpu_capability()}
-    yield HealthCheck("ok", N_("versions"), versions())
-    yield HealthCheck("ok", N_("processor"), N_("{cores:d} cores, {instructions}").format(**processor))
+    instructions = torch.backends.cpu.get_cpu_capability()
+    yield ok("versions", versions())
+    yield ok("processor", "{cores:d} cores, {instructions}", cores=os.cpu_count() or 1, instructions=instructions)
     if memory:
-        yield HealthCheck("ok", N_("memory"), N_("{size:,.1f} GB").format(size=memory / 1e9))
-    there = N_("{size:,.1f} GB free").format(size=free / 1e9)
-    yield HealthCheck("ok" if free > 1e9 else "wrong", N_("disk here"), there)
+        yield ok("memory", "{size:,.1f} GB", size=memory / 1e9)
+    yield finding("ok" if free > 1e9 else "wrong", N_("disk here"), N_("{size:,.1f} GB free"), size=free / 1e9)
     config = configure(DEFAULT_PRESET, overrides=[{"training": {"device": "cpu", "plan": "auto"}}])
     build = partial(build_model, vocab_size=presets()[DEFAULT_PRESET].vocabulary)
-    for note in resolve_plan(config, build, 0).notes:
-        yield HealthCheck("ok", N_("training"), note)
+    yield from (ok("training", note) for note in resolve_plan(config, build, 0).notes)
     compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++", "cl"))), None)
-    yield HealthCheck("unknown", N_("compiler"), compiler or N_("none; training.compile has no effect"))
+    yield unknown("compiler", compiler or N_("none; training.compile has no effect"))
 
 
 @torch.inference_mode()
@@ -54,19 +52,27 @@ def _correctness() -> Iterator[HealthCheck]:
     tokens = torch.randint(61, (2, 16), generator=torch_stream(0, "doctor"))
     logits, step = model(tokens), native_step(model)
     if isinstance(step, str):
-        yield HealthCheck("unknown", N_("generation in C"), step)
+        yield unknown("generation in C", step)
     else:
         difference = float((step(tokens, model.new_cache(2)) - logits[:, -1]).abs().max())
-        found = N_("{instructions}; logits of a small model differ from PyTorch by {difference:.1e}")
-        found = found.format(instructions=native().found, difference=difference)
-        yield HealthCheck("ok" if difference < MOST_DIFFERENCE else "wrong", N_("generation in C"), found)
+        yield finding(
+            "ok" if difference < MOST_DIFFERENCE else "wrong",
+            "generation in C",
+            N_("{instructions}; logits of a small model differ from PyTorch by {difference:.1e}"),
+            instructions=native().found,
+            difference=difference,
+        )
     difference = float((logits.double() - model.double()(tokens)).abs().max())
-    found = N_("logits of a small model differ from float64 by {difference:.1e}").format(difference=difference)
-    yield HealthCheck("ok" if difference < MOST_DIFFERENCE else "wrong", "float32", found)
+    yield finding(
+        "ok" if difference < MOST_DIFFERENCE else "wrong",
+        "float32",
+        N_("logits of a small model differ from float64 by {difference:.1e}"),
+        difference=difference,
+    )
     model, there = model.float(), {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     yield from (check(name, _accelerated, model, name) for name, is_there in there.items() if is_there)
     if not any(there.values()):
-        yield HealthCheck("ok", N_("accelerator"), N_("none; everything runs on the CPU"))
+        yield ok("accelerator", "none; everything runs on the CPU")
 
 
 def _accelerated(model: Transformer, name: str) -> str:

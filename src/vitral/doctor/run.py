@@ -1,5 +1,6 @@
 """The health of a run, and its repair: what its newest intact checkpoint seals is restored."""
 
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -9,26 +10,25 @@ from typing import Any
 import torch
 
 from vitral.core.errors import StorageError, UsageError, VitralError, reason
-from vitral.core.files import insist, names, read, replace_durably, storage
-from vitral.core.language import N_
+from vitral.core.files import insist, names, replace_durably, storage
+from vitral.core.language import N_, in_language
 from vitral.core.parts import own_parts
 from vitral.core.process import using_threads
-from vitral.doctor.health import Diagnosis, HealthCheck, Unchecked, check, examine_report
+from vitral.doctor import Diagnosis, HealthCheck, Unchecked, check, collected, examine_report, ok, unknown, wrong
 from vitral.model import Transformer
 from vitral.runs import Checkpoint, RunConfig, RunFolder, SealedRun, verify
-from vitral.runs.checkpoint import DAMAGED, FORMAT, MOST_BYTES, list_checkpoints, load_checkpoint, load_state
+from vitral.runs.checkpoint import DAMAGED, FORMAT, list_checkpoints, load_checkpoint, load_state
 from vitral.runs.config import with_free_keys
-from vitral.runs.environment import UNRECORDED, describe_environment
+from vitral.runs.environment import describe_environment, environment_differences
 from vitral.runs.folder import CONFIG, RUN
 from vitral.runs.loading import load_weights, require_model_memory
 from vitral.runs.lock import only_writer
 from vitral.runs.metrics_log import NAME as LOG
 from vitral.training import silent
 from vitral.training.loop import loss_of
-from vitral.training.resumption import restored
+from vitral.training.resumption import require_same_batches, restored
 from vitral.training.run import require_same_parts
 from vitral.training.summing import StepSum
-from vitral.training.trainer import chain_from_anchor
 
 
 def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
@@ -41,24 +41,23 @@ def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
     Raises:
         UsageError: not a run.
     """
-    found, checks = verify(path, deep=True), list[HealthCheck]()
+    return Diagnosis(tuple(checks_of(path, replay=replay)))
+
+
+def checks_of(path: Path, *, replay: bool) -> Iterator[HealthCheck]:
+    """The checks of `examine_run`."""
+    found = verify(path, deep=True)
     for one in found.findings:
         top, _, last = one.file.rpartition("/")
         said = one.line.removeprefix(f"{path}/{one.file}: ").removeprefix(f"{path}: ")
-        checks.append(HealthCheck("wrong", top if top == "samples" else last, said))
+        yield wrong(top if top == "samples" else last, said)
     if not any(one.is_refused for one in found.findings):
-        try:
-            checks += _whole(found, replay=replay)
-        except VitralError as error:
-            checks.append(HealthCheck("wrong", N_("files"), reason(error)))
-    there = names(found.folder.steps)
+        yield from collected(N_("files"), _whole(found, replay=replay))
+    there = names(found.steps)
     if damaged := [name for name in there if name.startswith(DAMAGED)]:
-        deletable = N_("{names}: can be deleted").format(names=", ".join(damaged))
-        checks.append(HealthCheck("unknown", N_("set aside"), deletable))
+        yield unknown("set aside", "{names}: can be deleted", names=", ".join(damaged))
     if swept := [name for name in there if name.startswith(".")]:
-        left = N_("{n} from an interrupted save; resume removes them").format(n=len(swept))
-        checks.append(HealthCheck("unknown", N_("leftovers"), left))
-    return Diagnosis(tuple(checks))
+        yield unknown("leftovers", "{n} from an interrupted save; resume removes them", n=len(swept))
 
 
 def _whole(sealed: SealedRun, *, replay: bool) -> Iterator[HealthCheck]:
@@ -67,14 +66,14 @@ def _whole(sealed: SealedRun, *, replay: bool) -> Iterator[HealthCheck]:
     missing = [own.missing for own in own_parts(sealed.config) if own.registered is None]
     model, whole = None, list[Checkpoint]()
     if not missing:
-        require_model_memory(sealed.config.model, sealed.tokenizer.vocab_size, str(sealed.folder.path))
+        require_model_memory(sealed.config.model, sealed.tokenizer.vocab_size, str(sealed.path))
         model = Transformer(sealed.config.model, sealed.tokenizer.vocab_size).eval()
 
     def loaded(folder: Path) -> str:
         try:
             checkpoint = load_checkpoint(folder)
             if model is not None:
-                load_weights(model, dict(checkpoint.model), str(folder))
+                load_weights(model, checkpoint.model, str(folder))
         except (UsageError, StorageError) as error:
             raise UsageError(reason(error).removeprefix(f"{folder}: ")) from None
         if checkpoint.state.get("run") != sealed.identity.run:
@@ -83,19 +82,19 @@ def _whole(sealed: SealedRun, *, replay: bool) -> Iterator[HealthCheck]:
         return N_("files, hashes, shapes and numbers are correct")
 
     if all("/" in file for file in damaged):
-        yield HealthCheck("ok", N_("files"), N_("configuration, tokenizer, text record and log: as sealed"))
-    yield from (HealthCheck("unknown", N_("own parts"), line) for line in missing)
-    intact = [one for one in list_checkpoints(sealed.folder.steps) if f"steps/{one.name}" not in damaged]
+        yield ok("files", "configuration, tokenizer, text record and log: as sealed")
+    yield from (unknown("own parts", line) for line in missing)
+    intact = [one for one in list_checkpoints(sealed.steps) if f"steps/{one.name}" not in damaged]
     yield from [check(one.name, loaded, one) for one in intact]
-    yield from examine_report(sealed.folder.path / "report")
+    yield from examine_report(sealed.path / "report")
     if not whole:
-        yield HealthCheck("wrong", N_("checkpoints"), N_("none is complete"))
+        yield wrong("checkpoints", "none is complete")
         return
     if replay:
-        events = [] if LOG in damaged else sealed.folder.metrics("step")
+        events = [] if LOG in damaged else sealed.metrics("step")
         losses = {event["step"]: event["loss"] for event in events}
         yield check(N_("recomputed step"), _recomputed, sealed, whole, losses)
-    yield HealthCheck("ok", N_("progress"), _remaining(sealed, whole[-1]))
+    yield _remaining(sealed, whole[-1])
 
 
 def _recomputed(sealed: SealedRun, whole: list[Checkpoint], losses: dict[int, Any]) -> str:
@@ -103,41 +102,43 @@ def _recomputed(sealed: SealedRun, whole: list[Checkpoint], losses: dict[int, An
     start = next((one for one in reversed(whole) if one.step + 1 in losses), None)
     if start is None:
         raise Unchecked("no step after a checkpoint was logged")
+    training = sealed.config.training
     try:
-        recorded, here = sealed.document("environment"), describe_environment()
-        for key in ("numerics", "packages", "machine", "cpu_capability"):
-            if (UNRECORDED | recorded).get(key) != here[key]:
-                raise Unchecked("not compared: {part} differs here", part=key)
-        if sealed.config.training.compile:
-            raise Unchecked("not compared: it was compiled")
-        require_same_parts(sealed.config, str(sealed.folder.path))
+        recorded = sealed.document("environment")
+        with in_language("en"):
+            differences = environment_differences(recorded, describe_environment(), training.device)
+        if differences:
+            raise UsageError("{found} since then", found="; ".join(differences))
+        if training.compile:
+            raise UsageError("it was compiled")
+        require_same_parts(sealed.config, str(sealed.path))
         with using_threads(int(recorded["threads"])), torch.no_grad():
-            trainer = restored(sealed, start, silent)
-            same_batches = chain_from_anchor(trainer) == trainer.state.chain
-            summed = StepSum([], trainer.config.training)
-            for micro in range(trainer.config.training.accumulation):
+            trainer, summed = restored(sealed, start, silent), StepSum([], training)
+            for micro in range(training.accumulation):
                 summed.add(loss_of(trainer, start.step, micro)[0].cpu())
-    except Unchecked:
-        raise
     except (VitralError, KeyError, ValueError, TypeError) as error:
         raise Unchecked("not compared: {reason}", reason=error) from None
-    if not same_batches:
-        raise UsageError("the batches up to step {step} differ from those of the training", step=start.step)
+    require_same_batches(trainer)
     compared = {"step": start.step + 1, "loss": float(summed.total()), "logged": losses[start.step + 1]}
     if compared["loss"] != compared["logged"]:
         raise UsageError("step {step}: loss {loss!r}, but {logged!r} was logged", **compared)
     return N_("step {step}: loss {loss:.6f}, bit-equal to the logged loss").format(**compared)
 
 
-def _remaining(sealed: SealedRun, last: Checkpoint) -> str:
+def _remaining(sealed: SealedRun, last: Checkpoint) -> HealthCheck:
     left = sealed.config.training.steps - last.step
     if sealed.imported is not None:
-        found = N_("imported from {source}; there is no training to finish")
-        return found.format(source=sealed.imported.get("source"))
+        source = sealed.imported.get("source")
+        return ok("progress", "imported from {source}; there is no training to finish", source=source)
     if left <= 0:
-        return N_("finished at step {step:,}").format(step=last.step)
-    found = N_("step {step:,}, {left:,} steps left; continue with: vitral resume {run}")
-    return found.format(step=last.step, left=left, run=sealed.folder.path)
+        return ok("progress", "finished at step {step:,}", step=last.step)
+    return ok(
+        "progress",
+        "step {step:,}, {left:,} steps left; continue with: vitral resume {run}",
+        step=last.step,
+        left=left,
+        run=sealed.path,
+    )
 
 
 def repair_run(path: Path) -> tuple[str, ...]:
@@ -156,7 +157,7 @@ def repair_run(path: Path) -> tuple[str, ...]:
     with only_writer(path):
         RunFolder.open(path).sweep()
         found = verify(path, deep=True)
-        folder, damaged = found.folder, {one.file for one in found.findings}
+        damaged = {one.file for one in found.findings}
         for one in found.findings:
             if one.is_refused and one.file != CONFIG:
                 raise UsageError(one.line)
@@ -164,41 +165,38 @@ def repair_run(path: Path) -> tuple[str, ...]:
         if CONFIG in damaged:
             config = identity.config
             with suppress(UsageError):
-                config = with_free_keys(config, RunConfig.parse(folder.config))
-            done.append(_set_aside(folder, CONFIG))
-            folder.write_config(config.plain())
+                config = with_free_keys(config, RunConfig.parse(found.written))
+            done.append(_set_aside(found, CONFIG))
+            found.write_config(config.plain())
         if RUN in damaged:
-            done.append(_set_aside(folder, RUN))
-            folder.write_document("run", {"format": FORMAT, **identity.plain()})
+            done.append(_set_aside(found, RUN))
+            found.write_document("run", {"format": FORMAT, **identity.plain()})
         if LOG in damaged:
-            done.append(_repair_log(folder))
+            done.append(_repair_log(found))
     return tuple(done)
 
 
 def _set_aside(folder: RunFolder, name: str) -> str:
     """Keep a damaged file under another name."""
-    if not os.path.lexists(folder.path / name):
+    place = folder.path / name
+    if not os.path.lexists(place):
         return N_("{file} was missing and has been restored").format(file=name)
-    number = 1
-    while os.path.lexists(folder.path / (kept := f"{Path(name).stem}.damaged-{number}{Path(name).suffix}")):
-        number += 1
-    with storage(folder.path / name):
-        insist(os.rename, folder.path / name, folder.path / kept)
-    return N_("{file} has been restored; the damaged one is {kept}").format(file=name, kept=kept)
+    others = (place.with_stem(f"{place.stem}.damaged-{number}") for number in itertools.count(1))
+    kept = next(one for one in others if not os.path.lexists(one))
+    with storage(place):
+        insist(os.rename, place, kept)
+    return N_("{file} has been restored; the damaged one is {kept}").format(file=name, kept=kept.name)
 
 
 def _repair_log(folder: RunFolder) -> str:
     """Cut the log after the last line that some checkpoint still seals, say so in the log, and seal it again."""
-    log, intact, raw = folder.log.path, 0, b""
+    intact = b""
     for one in reversed(list_checkpoints(folder.steps)):
         with suppress(UsageError, StorageError, KeyError):
-            folder.log.require(seal := load_state(one).history["metrics"])
-            intact = int(seal["bytes"])
+            intact = folder.log.require(load_state(one).history["metrics"])
             break
-    if log.is_file() and not log.is_symlink():
-        raw = read(log, MOST_BYTES)
     done = _set_aside(folder, LOG)
-    replace_durably(log, raw[:intact])
+    replace_durably(folder.log.path, intact)
     folder.append_metric({"event": "repaired", "text": N_("the log was damaged and has been cut here")})
     folder.reseal("metrics")
     return done

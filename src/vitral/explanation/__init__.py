@@ -6,7 +6,7 @@ from vitral.explanation.checks.report import CheckReport, Verdict
 from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.file import load_example, parse_example
 from vitral.explanation.exercises.exercise import KINDS, Exercise, exercise_of
-from vitral.explanation.exercises.text import exercise_text, key_text
+from vitral.explanation.exercises.problems import exercise_text, key_text
 from vitral.explanation.narration import Choice
 from vitral.explanation.phrasebook import LANGUAGES, phrases
 from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step

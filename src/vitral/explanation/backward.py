@@ -1,7 +1,6 @@
 """The backward pass of a sheet: the gradient of a loss with respect to every quantity, each with its arithmetic."""
 
 import copy
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,21 +11,20 @@ from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.taps import Recorder
-from vitral.explanation.examples.schema import ALIASES, AXES
+from vitral.explanation.examples.claims import part_of
+from vitral.explanation.examples.names import OUTPUT, Names
 from vitral.explanation.expressions import Call, Constant, references
 from vitral.explanation.expressions.definitions import RULES
-from vitral.explanation.formulas.notation import Apply, Expression, Name, Number, Words, exact
+from vitral.explanation.formulas.notation import Apply, Equation, Expression, Name, Number, Words, exact
 from vitral.explanation.narration import Narrator
 from vitral.explanation.phrasebook import Phrases
 from vitral.explanation.readings.gradients import backward
 from vitral.explanation.readings.writing import symbol
-from vitral.explanation.rows.base import CellNamer, Row
-from vitral.explanation.rows.positions import Rotary
+from vitral.explanation.rows import CellNamer, Rotary, Row
 from vitral.explanation.sheet import Index, Sheet, SheetQuantity
 from vitral.explanation.steps import Panel, Step
 from vitral.model import Transformer
 
-CELL = re.compile(r"\s*([A-Za-z][\w.\-]*)\s*(?:\[\s*(\d+(?:\s*,\s*\d+)*)\s*\])?\s*")
 ONE, LOG = N_("1 at the chosen cell, 0 elsewhere"), N_("−1/p at the chosen probability, 0 elsewhere")
 OF_WORDS = ("greedy", "beam", "beam_probability")
 
@@ -60,18 +58,16 @@ def named_cell(text: str, sheet: Sheet, head: int) -> tuple[str, Index]:
         UsageError: no such quantity, or no such cell.
     """
     first = sheet.namer.first
-    match = CELL.fullmatch(text)
-    if match is None:
-        raise UsageError("--cell {text}: expected a quantity with row and column, as in output[2,1]", text=text)
+    label, places = part_of(text.strip())
     have = [quantity.name for quantity in sheet.quantities if quantity.name not in OF_WORDS]
-    name = ALIASES.get(match[1], match[1])
-    if name == "output":
+    name = Names(sheet.architecture.stream, have)(label)
+    if label == OUTPUT:
         name = next((each for each in ("resid_post", "out", *reversed(have)) if each in have), name)
     if name not in have:
-        hint = nearest(match[1], [*have, "output"])
-        raise UsageError("--cell {text}: {name} is not computed here; {hint}", text=text, name=match[1], hint=hint)
+        hint = nearest(label, [*have, OUTPUT])
+        raise UsageError("--cell {text}: {name} is not computed here; {hint}", text=text, name=label, hint=hint)
     value = sheet.values[name]
-    given = [int(part) - first for part in match[2].split(",")] if match[2] else []
+    given = [(place or 0) - first for place in places]
     if len(given) == value.dim() - 1 and sheet[name].axes[0] == "heads":
         given = [head, *given]
     if not given and value.numel() == 1:
@@ -81,37 +77,24 @@ def named_cell(text: str, sheet: Sheet, head: int) -> tuple[str, Index]:
         raise UsageError(
             "--cell {text}: {name} has {shape} numbers, counted from {first}; give its row and column",
             text=text,
-            name=match[1],
+            name=label,
             shape=shape,
             first=first,
         )
     return name, tuple(given)
 
 
-def loss_of(sheet: Sheet, name: str, index: Index) -> Loss:
-    """One cell as the loss.
+def loss_of(sheet: Sheet, name: str, index: Index, *, is_log: bool = False) -> Loss:
+    """One cell as the loss, or −log of it.
 
     Raises:
         UsageError: the author lays matrices out in another way than the formulas of gradients.
     """
-    _refuse_layout(sheet)
-    seed = torch.zeros_like(sheet.values[name])
-    seed[index] = 1
-    return Loss(name, seed, index)
-
-
-def log_loss(sheet: Sheet, index: Index) -> Loss:
-    """−log of one of the probabilities as the loss; raises as `loss_of`."""
-    _refuse_layout(sheet)
-    shares = sheet.values["probabilities"]
-    seed = torch.zeros_like(shares)
-    seed[index] = -1 / shares[index]
-    return Loss("probabilities", seed, index, is_log=True)
-
-
-def _refuse_layout(sheet: Sheet) -> None:
     if sheet.conventions.columns or sheet.conventions.out_in:
         raise UsageError("--backward: is written for positions as rows and weights as [in, out], unlike this example")
+    seed = torch.zeros_like(sheet.values[name])
+    seed[index] = -1 / sheet.values[name][index] if is_log else 1
+    return Loss(name, seed, index, is_log)
 
 
 @dataclass(frozen=True)
@@ -128,17 +111,17 @@ class GradientRow(Row):
     loss: Loss | None = None
     share: float = 0.0
 
-    def formula(self) -> Expression | None:
-        """The right-hand side of the formula."""
-        return self.written
+    def formula(self, name: str) -> Equation:
+        """The formula; the name alone of what arrives from elsewhere."""
+        return Equation((Name(name), *filter(None, [self.written])))
 
-    def stages(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> tuple[Expression, ...] | None:
+    def worked(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> Equation | None:
         """−1/p where the loss is −log p, nothing at any other cell of the loss; None for those of the tree."""
         if self.loss is None:
             return None
         if not self.loss.is_log or index != self.loss.cell:
-            return ()
-        return exact(-1) / namer.cell(self.loss.of, *index), exact(-1) / Number(self.share)
+            return Equation(())
+        return Equation((exact(-1) / namer.cell(self.loss.of, *index), exact(-1) / Number(self.share)))
 
 
 class Backward:
@@ -176,7 +159,7 @@ class Backward:
         names = [name for name in dict.fromkeys([*of_sheet, *(name[1:] for name in trees)]) if f"d{name}" in trees]
         self.gradients = {name: values[f"d{name}"] for name in names if name not in fixed}
         made = [
-            SheetQuantity(f"d{name}", self._axes(name), trees[f"d{name}"], self._row(name)) for name in self.gradients
+            SheetQuantity(f"d{name}", sheet.axes(name), trees[f"d{name}"], self._row(name)) for name in self.gradients
         ]
         written = {f"d{name}": symbol(f"d{name}") for name in names if not name.endswith(("norm_gain", "norm_bias"))}
         self.made = replace(sheet, quantities=tuple(made), values=values, names=written)
@@ -199,13 +182,6 @@ class Backward:
         if any(isinstance(each.row, Rotary) and name in each.inputs for each in self.quantities):
             return GradientRow(Apply("rotate", (Name(f"d{name.removesuffix('_pre')}"), Words("−p"))))
         return None
-
-    def _axes(self, name: str) -> tuple[str, ...]:
-        """Names of the axes; the first of quantities with heads is that of the heads."""
-        rank = self.sheet.values[name].dim()
-        axes = self.sheet[name].axes if name in self.sheet else AXES.get(name, ())
-        axes = axes if len(axes) == rank else ("heads", "row", "column")[-rank:]
-        return ("heads", *axes[1:]) if rank == 3 else tuple(axis.replace("heads", "head") for axis in axes)
 
 
 def _kind(use: SheetQuantity, name: str) -> str:
@@ -245,15 +221,14 @@ def gradient_at(model: Transformer, rows: tuple[int, ...], position: int, name: 
     return gradient[0].detach()
 
 
-def backward_steps(narrator: Narrator, loss: Loss, say: Phrases) -> tuple[Step, ...]:
+def backward_steps(narrator: Narrator, loss: Loss) -> tuple[Step, ...]:
     """The gradients of a loss, each as a matrix with its formula and the arithmetic of its largest cell.
 
     Args:
         narrator: of the sheet; it has the chosen heads.
         loss: of one of the sheet's quantities.
-        say: phrases of the language.
     """
-    made = Backward(narrator.sheet, loss)
+    made, say = Backward(narrator.sheet, loss), narrator.say
     of_gradients = Narrator(made.made, say, narrator.choice)
     return tuple(
         Step(
@@ -286,12 +261,12 @@ def last_cell(narrator: Narrator) -> tuple[str, Index]:
     return name, (*heads, *cell)[-value.dim() :] if value.dim() else ()
 
 
-def loss_sentence(narrator: Narrator, loss: Loss, say: Phrases) -> str:
+def loss_sentence(narrator: Narrator, loss: Loss) -> str:
     """The loss in a sentence."""
     if loss.cell is None:
-        return say("backward.loss_next")
+        return narrator.say("backward.loss_next")
     cell = ",".join(str(place + narrator.sheet.namer.first) for place in loss.cell)
-    return say("backward.loss_log" if loss.is_log else "backward.loss_cell", cell=f"{loss.of}[{cell}]")
+    return narrator.say("backward.loss_log" if loss.is_log else "backward.loss_cell", cell=f"{loss.of}[{cell}]")
 
 
 def _largest(panel: Panel) -> Panel:

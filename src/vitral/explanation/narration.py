@@ -8,13 +8,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from vitral.explanation.examples.schema import AXES
 from vitral.explanation.expressions import Call, Tree, compute, expanded
 from vitral.explanation.formulas import decimals, number
 from vitral.explanation.formulas.notation import Words
 from vitral.explanation.phrasebook import Phrases
-from vitral.explanation.rows.choices import Beam, Filtered, Greedy
-from vitral.explanation.rows.positions import Rotary
+from vitral.explanation.rows import Beam, Filtered, Greedy, Rotary
 from vitral.explanation.sheet import Index, Sheet, SheetQuantity
 from vitral.explanation.steps import Arithmetic, Cell, Panel, Step
 
@@ -24,10 +22,8 @@ SHARES = ("weights", "probabilities")
 SQUARE = ("scores", "scaled", "masked", "weights")
 STREAM = ("x", "embed", "resid_pre", "resid_mid", "resid_post")
 RESIDUAL = ("attn_sum", "resid_mid", "mlp_sum", "resid_post")
-SHAPE_SIGNS = {"add": " + ", "multiply": " ⊙ "}
-"""Signs between the shapes of inputs: a sum, for numbers one by one; others are products of matrices."""
-OF_STEPS = {"matmul": " · ", "add": " + ", "subtract": " − ", "multiply": " ⊙ ", "divide": " / "}
-"""The same of the author's own steps, by their last function; commas for any other."""
+SIGNS = {"matmul": " · ", "add": " + ", "subtract": " − ", "multiply": " ⊙ ", "divide": " / "}
+"""Between the shapes of inputs, by the last function; others are products of matrices, or an author's own."""
 LABELLED_ONCE = ("one", "choice", "total")
 """Axes without labels, of which only the first entry is worked through."""
 NORMS = {"layernorm": "norm", "rmsnorm": "rmsnorm"}
@@ -36,7 +32,6 @@ OF_KEYS = ("k", "v", "k_pre")
 WEIGHED = (*SQUARE, "z")
 Told = tuple[str, dict[str, object]]
 """The key of a sentence, and the values of its places that not all sentences have."""
-GIVEN_AXES = {1: ("columns",), 2: ("rows", "columns"), 3: ("heads", "rows", "columns")}
 
 
 @dataclass(frozen=True)
@@ -66,25 +61,22 @@ def _at_place(sheet: Sheet, name: str, before: Index, order: Index, row: int, co
 class Narrator:
     """Narrates one sheet in one language."""
 
-    def __init__(self, sheet: Sheet, say: Phrases, choice: Choice, *, post_norm: bool = False) -> None:
+    def __init__(self, sheet: Sheet, say: Phrases, choice: Choice) -> None:
         """Choose the query and the key.
 
         Args:
             sheet: the computation.
             say: phrases of the language.
             choice: of heads and cells.
-            post_norm: whether the block is post-norm, which changes the titles of its norms.
         """
-        self.sheet, self.say, self.choice, self.post_norm = sheet, say, choice, post_norm
+        self.sheet, self.say, self.choice = sheet, say, choice
         self.values, self.first = sheet.values, sheet.namer.first
         self.heads = choice.heads if choice.heads is not None else tuple(range(sheet.num_heads))
-        square = next((self.values[name] for name in reversed(SQUARE) if name in self.values), None)
-        tall = next((self.values[each.name] for each in sheet.quantities if each.axes[0] == "time"), torch.zeros(1, 1))
-        count = len(tall) if square is None else square.shape[1]
+        count, _keys = sides(sheet)
         is_end = "logits" in sheet or "probabilities" in self.values
         self.query = choice.query if choice.query is not None else count - 1 if is_end else middle(count)
         self.key = choice.key or 0
-        if square is not None and choice.key is None:
+        if choice.key is None and (square := _square(sheet)) is not None:
             self.key = int(square[self.heads[0], self.query].argmax())
 
     def _hidden(self, head: int) -> Cell | None:
@@ -105,11 +97,9 @@ class Narrator:
         """The given quantities, one panel each or one for each head."""
         panels: list[Panel] = []
         for name in self.sheet.given_names:
-            value, axes = self.values[name], AXES.get(name, ())
-            axes = axes if len(axes) == value.dim() else GIVEN_AXES[value.dim()]
-            seen = ("heads", *axes[1:]) if value.dim() == 3 else tuple(axis.replace("heads", "head") for axis in axes)
-            shape = self._shape(name, seen[-2:])
-            for panel in self.panels(name, seen):
+            axes = self.sheet.axes(name)
+            shape = self._shape(name, axes[-2:])
+            for panel in self.panels(name, axes):
                 label = f"{name}, {panel.label}" if panel.label else name
                 panels.append(replace(panel, label=f"{label} {shape}", asked=()))
         return Step("given", self.say("titles.given"), Words(""), "", self.say("sentences.given"), tuple(panels))
@@ -132,7 +122,7 @@ class Narrator:
             return self.say("titles.step", name=name)
         if isinstance(row, Filtered):
             return self.say(f"titles.{row.rule}", value=self.say.number(f"{row.value:g}"))
-        if name in ("resid_mid", "resid_post") and self.post_norm:
+        if name in ("resid_mid", "resid_post") and self.sheet.architecture.norm == "post":
             return self.say(f"titles.{name}_post")
         is_alone = name == "out" and "w_o" not in quantity.inputs and self.sheet.num_heads == 1
         return self.say("titles.out_alone" if is_alone else f"titles.{name}")
@@ -147,8 +137,7 @@ class Narrator:
         if quantity.derivative:
             inputs = [quantity.derivative[0]]
         elif isinstance(tree, Call):
-            signs = OF_STEPS if quantity.is_free else SHAPE_SIGNS
-            sign = signs.get(tree.function, ", " if quantity.is_free else " · ")
+            sign = SIGNS.get(tree.function, ", " if quantity.is_free else " · ")
         before = sign.join(self._shape(name, made.get(name, ("time", "d_model"))) for name in inputs)
         after = self._shape(quantity.name, quantity.axes)
         return f"{before} → {after}" if before else after
@@ -369,6 +358,19 @@ class Narrator:
 
     def _percent(self, share: Tensor) -> str:
         return self.say.number(f"{float(share):.1%}")
+
+
+def _square(sheet: Sheet) -> Tensor | None:
+    """The last known numbers of queries and keys."""
+    return next((sheet.values[name] for name in reversed(SQUARE) if name in sheet.values), None)
+
+
+def sides(sheet: Sheet) -> tuple[int, int]:
+    """The number of queries, and that of keys."""
+    if (square := _square(sheet)) is not None:
+        return square.shape[1], square.shape[2]
+    rows = next((len(sheet.values[each.name]) for each in sheet.quantities if each.axes[0] == "time"), 1)
+    return rows, rows
 
 
 def middle(count: int) -> int:

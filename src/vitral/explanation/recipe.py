@@ -13,12 +13,9 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
-from vitral.explanation.architecture import Architecture
 from vitral.explanation.expressions import Call, Constant, Reference, Tree, mapped, read, references
-from vitral.explanation.rows.base import Row
-from vitral.explanation.rows.choices import Beam, Filtered, Greedy
-from vitral.explanation.rows.positions import Rotary, Sinusoids
-from vitral.explanation.sheet import SheetQuantity, Values
+from vitral.explanation.rows import Beam, Filtered, Greedy, Rotary, Row, Sinusoids
+from vitral.explanation.sheet import Architecture, SheetQuantity, Values
 
 RECIPE = """
 T token_embedding = lookup(embedding)                         # rows

@@ -3,6 +3,7 @@
 A walkthrough shows the values of a sheet; a check computes its expressions from an author's numbers as well.
 """
 
+import math
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,15 +11,17 @@ from typing import Any
 
 from torch import Tensor
 
+from vitral.attention.masks import Mask
 from vitral.core.graphs import NotInGraphs, Plain, graph_of
 from vitral.core.taps import SILENT, Tap
-from vitral.explanation.architecture import Architecture
+from vitral.explanation.examples.schema import AXES, AXES_OF_RANK
 from vitral.explanation.expressions import Tree, compute, references
 from vitral.explanation.formulas.notation import Equation, Expression, Name, renamed
 from vitral.explanation.readings.layout import Conventions
 from vitral.explanation.readings.writing import Writer
-from vitral.explanation.rows.base import CellNamer, Row
+from vitral.explanation.rows import CellNamer, Row
 from vitral.explanation.steps import Arithmetic
+from vitral.model.settings import ROTARY, RotaryConfig
 
 Index = tuple[int, ...]
 Values = Mapping[str, Tensor]
@@ -57,6 +60,63 @@ class SheetQuantity:
 
 
 @dataclass(frozen=True)
+class Architecture:
+    """The parts of a computation, without its numbers.
+
+    Attributes:
+        stream: name of the first quantity of the stream: "x" (attention alone), "resid_pre" (a block) or "embed".
+        norm: "pre", "post" or "none"; None for attention alone.
+        sublayers: of the block; "attn" and "mlp".
+        residual: whether the block has residual connections.
+        parallel: whether the feed-forward reads the stream before attention.
+        mask: None if unknown.
+        scale: its name, or a number; None if unknown.
+        num_heads: query heads.
+        d_k: width of a head, for computations that begin after q and k.
+        bias: position bias of the scores, [heads, time, source].
+        frequencies: of rotary positions, radians per position, one for each pair.
+        rotation: of rotary positions.
+        activation: of the feed-forward.
+        norm_type: "layernorm" or "rmsnorm".
+        epsilon: of the norms.
+        final_norm: whether a norm follows the last block.
+        tied: whether the head's matrix is the embedding.
+        rows: the row of the embedding for each position.
+        sinusoidal: whether the position embedding is sinusoidal.
+        position_base: of the rates of its angles.
+        position_halves: whether its sines stand before its cosines.
+        first_position: number of its first position.
+        softmax_base: of the exponentials in the weights of attention and in the probabilities.
+        memory: whether keys and values are projected from `memory`, the states of an encoder.
+    """
+
+    stream: str = "x"
+    norm: str | None = None
+    sublayers: tuple[str, ...] = ("attn", "mlp")
+    residual: bool = True
+    parallel: bool = False
+    mask: Mask | None = None
+    scale: str | float | None = None
+    num_heads: int = 1
+    d_k: int | None = None
+    bias: Tensor | None = None
+    frequencies: Tensor | None = None
+    rotation: RotaryConfig = ROTARY
+    activation: str = "relu"
+    norm_type: str = "layernorm"
+    epsilon: float = 1e-5
+    final_norm: bool = False
+    tied: bool = False
+    rows: tuple[int, ...] = ()
+    sinusoidal: bool = False
+    position_base: float = 10_000.0
+    position_halves: bool = False
+    first_position: int = 0
+    softmax_base: float = math.e
+    memory: bool = False
+
+
+@dataclass(frozen=True)
 class Sheet:
     """A computation.
 
@@ -92,6 +152,12 @@ class Sheet:
         """Whether the quantity is computed here; given ones are not."""
         return any(quantity.name == name for quantity in self.quantities)
 
+    def axes(self, name: str) -> tuple[str, ...]:
+        """Names of the axes of a quantity; the first of three is that of the heads."""
+        axes, rank = self[name].axes if name in self else AXES.get(name, ()), self.values[name].dim()
+        axes = axes if len(axes) == rank else AXES_OF_RANK[rank]
+        return ("heads", *axes[1:]) if rank == 3 else tuple(axis.replace("heads", "head") for axis in axes)
+
     @cached_property
     def aliases(self) -> dict[str, str]:
         """Second names of a quantity, as that of a stream which is another quantity unchanged."""
@@ -125,8 +191,8 @@ class Sheet:
             chain.append(source)
             source = self._source(*source)
         worked = [self._worked(*link) for link in chain]
-        before = tuple(equation for equations, _ in worked for equation in equations)
-        stages = tuple(stage for _, sides in worked for stage in sides)
+        before = tuple(equation for made in worked for equation in made.before)
+        stages = tuple(side for made in worked for side in made.sides)
         row = self[name].row
         word = self._namer.words([int(value)]) if row is not None and row.chooses else None
         return Arithmetic(self.cell(name, index), self._renamed(stages), value, self._renamed(before), word)
@@ -136,10 +202,7 @@ class Sheet:
         quantity = self[name]
         if quantity.row is None:
             return self._renamed(self.writer.formula(Name(name), self.tree(name)))
-        row = quantity.row
-        sides = (Name(name, below=row.subscript), *filter(None, [row.formula()]))
-        made = Equation(sides, after=tuple(row.after(name)))
-        return self._renamed(renamed(made, self._turned))
+        return self._renamed(renamed(quantity.row.formula(name), self._turned))
 
     @cached_property
     def writer(self) -> Writer:
@@ -169,16 +232,15 @@ class Sheet:
     def _namer(self) -> CellNamer:
         return replace(self.namer, vocabulary=self.vocabulary)
 
-    def _worked(self, name: str, index: Index) -> tuple[tuple[Equation, ...], tuple[Expression, ...]]:
-        """The equations before a cell, and its right-hand sides."""
+    def _worked(self, name: str, index: Index) -> Equation:
+        """The right-hand sides of a cell, after the equations of what they use."""
         quantity, tree = self[name], self.tree(name)
         if quantity.row is not None:
-            inputs = [self.values[each] for each in quantity.inputs]
-            made = quantity.row.stages(inputs, index, self._namer)
+            made = quantity.row.worked([self.values[each] for each in quantity.inputs], index, self._namer)
             if made is not None:
-                return renamed((quantity.row.before(inputs, index, self._namer), made), self._turned)
+                return renamed(made, self._turned)
         at, short = self.conventions.index(name, index), quantity.is_free and quantity.derivative is None
-        return self.writer.before(tree, at), self.writer.stages(tree, at, short=short)
+        return Equation(self.writer.stages(tree, at, short=short), self.writer.before(tree, at))
 
     def _source(self, name: str, index: Index) -> tuple[str, Index] | None:
         if self[name].row is not None:

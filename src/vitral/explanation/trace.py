@@ -19,11 +19,9 @@ from vitral.core.parts import own_parts
 from vitral.core.taps import Recorder
 from vitral.data.tokenizers import Tokenizer
 from vitral.decoding import beam_search, distribution
-from vitral.explanation.architecture import Architecture
 from vitral.explanation.recipe import RecipeLine, chosen, follow, recipe
-from vitral.explanation.rows.base import CellNamer
-from vitral.explanation.rows.choices import Beam, Filtered, Greedy
-from vitral.explanation.sheet import Sheet
+from vitral.explanation.rows import Beam, CellNamer, Filtered, Greedy
+from vitral.explanation.sheet import Architecture, Sheet
 from vitral.model import ModelConfig, Transformer
 from vitral.model.block import Block
 from vitral.model.positions import Rotary
@@ -48,18 +46,14 @@ class TracedText:
     """One forward pass as sheets.
 
     Attributes:
-        labels: the tokens, with invisible characters made visible.
         embedding: token and position embedding.
         blocks: one sheet for each block.
         ending: final norm, logits, probabilities and the choice of the next token.
-        post_norm: whether the model is post-norm.
     """
 
-    labels: tuple[str, ...]
     embedding: Sheet
     blocks: tuple[Sheet, ...]
     ending: Sheet
-    post_norm: bool
 
 
 def trace_text(
@@ -118,7 +112,7 @@ def trace_text(
     )
     blocks = tuple(_block(empty, of_blocks, layer, block, kept) for layer, block in enumerate(model.blocks))
     ending = _ending(model, empty, architecture, kept, _choices(rules, beam))
-    return TracedText(empty.tokens, embedding, blocks, ending, model.config.norm == "post")
+    return TracedText(embedding, blocks, ending)
 
 
 def refuse_unknown_steps(config: ModelConfig) -> None:

@@ -11,18 +11,17 @@ from vitral.explanation.backward import (
     backward_steps,
     gradient_at,
     last_cell,
-    log_loss,
     loss_of,
     loss_sentence,
     named_cell,
 )
 from vitral.explanation.examples.example import Example
 from vitral.explanation.formulas.notation import Name
-from vitral.explanation.narration import SQUARE, Choice, Narrator, middle
+from vitral.explanation.narration import Choice, Narrator, middle, sides
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Chapter
-from vitral.explanation.trace import TracedText, refuse_unknown_steps, trace_text
+from vitral.explanation.trace import TracedText, trace_text
 from vitral.explanation.walkthrough import Walkthrough
 from vitral.model import Transformer
 
@@ -66,11 +65,8 @@ def walk_example(example: Example, choice: Choice | None = None, language: str |
     Raises:
         UsageError: a head, position or column that does not exist.
     """
-    choice = replace(choice or Choice(), with_given=True)
-    say = phrases(language)
-    example = example.told(say.language)
-    _check_choice(example.sheet, choice)
-    narrator = Narrator(example.sheet, say, choice, post_norm=example.architecture.norm == "post")
+    example, narrator = _narrated(example, replace(choice or Choice(), with_given=True), language)
+    say = narrator.say
     intro = [part for part in (example.note, say("explain.example_intro")) if part]
     if example.source:
         intro.append(say("explain.source", source=example.source.rstrip(".")))
@@ -92,15 +88,20 @@ def walk_backward(
     Raises:
         UsageError: no such cell, or nothing in the example has a gradient.
     """
-    choice, say = choice or Choice(), phrases(language)
-    example = example.told(say.language)
-    _check_choice(example.sheet, choice)
-    narrator = Narrator(example.sheet, say, choice, post_norm=example.architecture.norm == "post")
+    example, narrator = _narrated(example, choice or Choice(), language)
+    say = narrator.say
     name, index = named_cell(cell, example.sheet, narrator.heads[0]) if cell is not None else last_cell(narrator)
     loss = loss_of(example.sheet, name, index)
-    intro = (say("backward.intro"), loss_sentence(narrator, loss, say))
-    chapter = Chapter(say("backward.heading"), backward_steps(narrator, loss, say))
+    intro = (say("backward.intro"), loss_sentence(narrator, loss))
+    chapter = Chapter(say("backward.heading"), backward_steps(narrator, loss))
     return Walkthrough(example.title, intro, (chapter,), say.language)
+
+
+def _narrated(example: Example, choice: Choice, language: str | None) -> tuple[Example, Narrator]:
+    """An example in a language, and who tells it."""
+    say = phrases(language)
+    _check_choice(example.sheet, choice)
+    return example.told(say.language), Narrator(example.sheet, say, choice)
 
 
 def walk_run(
@@ -122,11 +123,10 @@ def walk_run(
     view = view or RunView()
     say = phrases(view.language)
     layers = _layers(model, view)
-    refuse_unknown_steps(model.config)
+    traced = trace_text(model, tokenizer, text, view.rules if view.ending else ())
     if model.config.attention == "none" and not (view.block or view.ending):
         raise UsageError("explain: this model has no attention; ask for the whole block or the ending")
-    traced = trace_text(model, tokenizer, text, view.rules if view.ending else ())
-    count = len(traced.labels)
+    count = len(traced.ending.tokens)
     view = replace(view, choice=_chosen(view, count))
     for layer in layers:
         _check_choice(traced.blocks[layer], view.choice)
@@ -156,17 +156,18 @@ def _backward_of_run(
         )
     chapters: list[Chapter] = []
     if view.ending:
-        loss = log_loss(traced.ending, (query, rows[query + 1]))
-        chapters.append(Chapter(say("explain.ending"), backward_steps(Narrator(traced.ending, say, choice), loss, say)))
-    of = "resid_post" if view.block else "out"
+        loss = loss_of(traced.ending, "probabilities", (query, rows[query + 1]), is_log=True)
+        chapters.append(Chapter(say("explain.ending"), backward_steps(Narrator(traced.ending, say, choice), loss)))
     for layer in reversed(layers):
+        made = [quantity.name for quantity in traced.blocks[layer].quantities]
+        of = "out" if not view.block else made[-1]
         at = f"blocks.{layer}.{'resid_post' if view.block else 'attn.out'}"
         loss = Loss(of, gradient_at(model, rows, query, at))
-        narrator = Narrator(traced.blocks[layer], say, choice, post_norm=traced.post_norm)
         title = say("explain.block" if view.block else "explain.attention", number=layer)
-        chapters.append(Chapter(title, backward_steps(narrator, loss, say)))
-    row = say("explain.position", number=query, label=traced.labels[query])
-    return (say("backward.intro"), say("backward.loss_next", token=traced.labels[query + 1], row=row)), chapters
+        chapters.append(Chapter(title, backward_steps(Narrator(traced.blocks[layer], say, choice), loss)))
+    label, token = traced.ending.tokens[query : query + 2]
+    row = say("explain.position", number=query, label=label)
+    return (say("backward.intro"), say("backward.loss_next", token=token, row=row)), chapters
 
 
 def _chosen(view: RunView, count: int) -> Choice:
@@ -219,9 +220,8 @@ def _chapters(traced: TracedText, layers: Sequence[int], view: RunView, say: Phr
     if view.block:
         yield Chapter(say("explain.embedding"), Narrator(traced.embedding, say, choice).steps())
     for layer in layers:
-        narrator = Narrator(blocks[layer], say, choice, post_norm=traced.post_norm)
         title = say("explain.block" if view.block else "explain.attention", number=layer)
-        yield Chapter(title, narrator.steps(None if view.block else ATTENTION))
+        yield Chapter(title, Narrator(blocks[layer], say, choice).steps(None if view.block else ATTENTION))
     if view.ending:
         yield Chapter(say("explain.ending"), Narrator(ending, say, choice).steps())
 
@@ -233,9 +233,7 @@ def _check_choice(sheet: Sheet, choice: Choice) -> None:
         UsageError: naming those that do.
     """
     first = sheet.namer.first
-    square = next((sheet.values[name] for name in reversed(SQUARE) if name in sheet.values), None)
-    tall = next((len(value) for value in sheet.values.values() if value.dim() == 2), 1)
-    queries, keys = (tall, tall) if square is None else square.shape[-2:]
+    queries, keys = sides(sheet)
     computed = [sheet.values[quantity.name] for quantity in sheet.quantities if quantity.axes[-1] != "source"]
     widest = max((value.shape[-1] for value in computed if value.dim()), default=1)
     for head in choice.heads or ():

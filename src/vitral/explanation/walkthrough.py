@@ -7,11 +7,12 @@ import math
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
 from vitral.core.shown import Shown
-from vitral.core.text import columns, visible
+from vitral.core.text import aligned, visible
 from vitral.explanation.formulas import decimals, latex, lines, number, text
 from vitral.explanation.formulas.notation import Equation
 from vitral.explanation.phrasebook import Phrases, phrases
@@ -76,41 +77,37 @@ Place = int | Gap
 
 
 @dataclass(frozen=True)
-class ShownPanel:
-    """The visible part of a panel.
+class TableView:
+    """A panel as it is shown.
 
     Attributes:
+        panel: the matrix.
         rows: indices and gaps.
         columns: indices and gaps.
         headings: the label of each column, or the number of omitted ones.
         lines: for each row, its label and the numbers as text.
     """
 
+    panel: Panel
     rows: tuple[Place, ...]
     columns: tuple[Place, ...]
     headings: tuple[str, ...]
     lines: tuple[tuple[str, ...], ...]
 
-    def worked(self, panel: Panel) -> list[tuple[int, int]]:
-        """Row and column of each cell whose arithmetic is written out, among those shown."""
-        return [(self.rows.index(row), self.columns.index(column)) for row, column in panel.worked]
+    @property
+    def chosen(self) -> list[Cell]:
+        """Row and column, among those shown, of each cell whose arithmetic is written out."""
+        return [(self.rows.index(row), self.columns.index(column)) for row, column in self.panel.worked]
 
+    @cached_property
+    def worked(self) -> list[Arithmetic]:
+        """The arithmetic below the table; none if its numbers are given."""
+        return [arithmetic for cell in self.panel.worked if (arithmetic := self.panel.working(*cell)).stages]
 
-@dataclass(frozen=True)
-class TableView:
-    """A panel as it is shown.
-
-    Attributes:
-        panel: the matrix.
-        shown: its visible rows and columns.
-        worked: the arithmetic below it; none if its numbers are given.
-        marked: row and column, among those shown, of each number whose arithmetic that is.
-    """
-
-    panel: Panel
-    shown: ShownPanel
-    worked: tuple[Arithmetic, ...]
-    marked: tuple[Cell, ...]
+    @property
+    def marked(self) -> list[Cell]:
+        """The chosen cells, if they have arithmetic."""
+        return self.chosen if self.worked else []
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,7 @@ class StepView:
     tables: tuple[TableView, ...]
 
 
-def truncate(panel: Panel, digits: int, say: Phrases) -> ShownPanel:
+def truncate(panel: Panel, digits: int, say: Phrases) -> TableView:
     """The rows and columns that are shown: the last positions, the first features, and always the worked cells.
 
     If `say` writes everything, these are all rows and columns.
@@ -142,7 +139,7 @@ def truncate(panel: Panel, digits: int, say: Phrases) -> ShownPanel:
         (_label(panel.row_labels, line, say), *(_cell(panel, line, place, digits, say) for place in columns))
         for line in rows
     )
-    return ShownPanel(tuple(rows), tuple(columns), headings, lines)
+    return TableView(panel, tuple(rows), tuple(columns), headings, lines)
 
 
 def shown_cells(panel: Panel, say: Phrases) -> int:
@@ -198,14 +195,8 @@ def views(walkthrough: Walkthrough, digits: int, say: Phrases) -> Iterator[StepV
     for chapter in walkthrough.chapters:
         for place, step in enumerate(chapter.steps):
             count += 1
-            tables = tuple(_table(panel, digits, say) for panel in step.panels)
+            tables = tuple(truncate(panel, digits, say) for panel in step.panels)
             yield StepView("" if place else chapter.title, f"{count}. {step.title}", step, tables)
-
-
-def _table(panel: Panel, digits: int, say: Phrases) -> TableView:
-    shown = truncate(panel, digits, say)
-    worked = tuple(arithmetic for cell in panel.worked if (arithmetic := panel.working(*cell)).stages)
-    return TableView(panel, shown, worked, tuple(shown.worked(panel)) if worked else ())
 
 
 def opening(walkthrough: Walkthrough, say: Phrases, marked: str = "brackets") -> list[str]:
@@ -252,15 +243,10 @@ def _wrapped(paragraph: str, indent: str = "") -> str:
 
 def _aligned(table: TableView) -> list[str]:
     """The table in aligned columns, labels left and numbers right; the worked numbers in brackets."""
-    cells = [["", *table.shown.headings], *map(list, table.shown.lines)]
+    cells = [["", *table.headings], *map(list, table.lines)]
     for row, column in table.marked:
         cells[row + 1][column + 1] = f"[{cells[row + 1][column + 1]}]"
-    widths = [max(map(columns, column)) for column in zip(*cells, strict=True)]
-    blanks = [[" " * (width - columns(cell)) for cell, width in zip(line, widths, strict=True)] for line in cells]
-    return [
-        "  ".join([line[0] + blank[0], *map("".join, zip(blank[1:], line[1:], strict=True))]).rstrip()
-        for line, blank in zip(cells, blanks, strict=True)
-    ]
+    return aligned(cells)
 
 
 def to_plain(walkthrough: Walkthrough, *, digits: int = 3, whole: bool = False) -> dict[str, Any]:

@@ -1,19 +1,10 @@
 """Measurements of a trained model, as plain data; the parts of each are in its module."""
 
-from vitral.inspection.ablation import (
-    ablations,
-    attention_sinks,
-    replace_activations,
-)
-from vitral.inspection.attention import KINDS, NAMED_FROM, attention_maps, head_kinds, head_patterns
+from vitral.inspection.ablation import ablations, attention_sinks
+from vitral.inspection.attention import KINDS, NAMED_FROM, head_patterns
 from vitral.inspection.edits import edited_trace
-from vitral.inspection.gradients import (
-    first_over_last,
-    gradients_by_block,
-    untrained,
-)
+from vitral.inspection.gradients import first_over_last, gradients_by_block, untrained
 from vitral.inspection.induction import induction_ablation, induction_scores, periods_of
-from vitral.inspection.lens import logit_lens, residual_norms
 from vitral.inspection.mask_capabilities import capabilities
 from vitral.inspection.minimal_pairs import agreeing_weights
 from vitral.inspection.one_text import inspect_text
@@ -24,7 +15,7 @@ from vitral.inspection.recall import recall_by_distance, recall_under_masks
 from vitral.inspection.related_words import similar_word_scores
 from vitral.inspection.saturation import attention_saturation
 from vitral.inspection.softmax import score_statistics
-from vitral.inspection.targets import loss_by_row, text_targets, text_tokens, window_targets
+from vitral.inspection.targets import window_targets
 from vitral.inspection.words import word_measures
 
 __all__ = [
@@ -32,7 +23,6 @@ __all__ = [
     "NAMED_FROM",
     "ablations",
     "agreeing_weights",
-    "attention_maps",
     "attention_saturation",
     "attention_sinks",
     "capabilities",
@@ -43,26 +33,19 @@ __all__ = [
     "few_shot_losses",
     "first_over_last",
     "gradients_by_block",
-    "head_kinds",
     "head_patterns",
     "induction_ablation",
     "induction_scores",
     "inspect_text",
     "linear_probes",
-    "logit_lens",
     "loss_by_context",
     "loss_by_position",
-    "loss_by_row",
     "periods_of",
     "recall_by_distance",
     "recall_under_masks",
     "repetition_nats",
-    "replace_activations",
-    "residual_norms",
     "score_statistics",
     "similar_word_scores",
-    "text_targets",
-    "text_tokens",
     "untrained",
     "window_targets",
     "word_measures",

@@ -145,7 +145,7 @@ def write_run(model: Imported, out: Path) -> RunFolder:
     environment = describe_environment()
     documents = {"corpus": record, "tokenizer": model.tokenizer.plain()}
     with using_threads(1):
-        identity = new_identity(config, record, documents["tokenizer"], documents)
+        identity = new_identity(config, documents)
     state = {**identity.plain(), "best_step": 0, "pending": False, "corpus": record["sha256"]}
     checkpoint = Checkpoint(0, model.weights, {}, state, {"environment": document_hash(environment)})
 

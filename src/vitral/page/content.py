@@ -18,6 +18,7 @@ from vitral.interop.model_graphs import graph_of_model, lens_graph, step_graph
 from vitral.model import Transformer
 from vitral.model.counts import BYTES_FLOAT32
 from vitral.page.of_text import of_text
+from vitral.page.said import in_commands
 from vitral.page.tokens import ASKED, carried_tokenizer, served_tokenizer
 from vitral.runs import LoadedRun
 
@@ -86,17 +87,18 @@ def page_content(run: LoadedRun, name: str, corpus: str | None = None, *, ablate
             most=MOST_BYTES / 1e6,
         )
     graphs, weights = graphs_of(run.model)
-    about = about_run(run, name) | of_text(run, corpus, ablated=ablated)
+    about = about_run(run, name, in_commands(run.folder.path, shared=True)) | of_text(run, corpus, ablated=ablated)
     sentences = [list(map(int, run.tokenizer.encode(text))) for text in about["passages"]]
     return PageContent(about, graphs, weights, checks_of(run.model, run.tokenizer, sentences))
 
 
-def about_run(run: LoadedRun, name: str, *, served: bool = False) -> Plain:
+def about_run(run: LoadedRun, name: str, said: str | None = None, *, served: bool = False) -> Plain:
     """The run as plain data: everything but numbers of the model, and what its text gives (`of_text`).
 
     Args:
         run: the run.
         name: what the page calls it.
+        said: what commands call it; if None, its name.
         served: whether a server computes the numbers; it opens runs too that no file can hold.
     """
     model, tokenizer = run.model, run.tokenizer
@@ -119,10 +121,11 @@ def about_run(run: LoadedRun, name: str, *, served: bool = False) -> Plain:
         "vitral": metadata.version("vitral"),
         **({"served": True} if served else {}),
         "name": name,
+        "run": said or name,
         "step": run.step,
     }
     no_file = served and (about["tokenizer"]["kind"] == ASKED or expected_size(run) > MOST_BYTES)
-    return about | {"commands": {} if no_file else {"page": f"vitral bundle {shlex.quote(name)}"}}
+    return about | {"commands": {} if no_file else {"page": f"vitral bundle {shlex.quote(said or name)}"}}
 
 
 def expected_size(run: LoadedRun) -> int:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from vitral.page.content import PageContent
 
 ASSETS = "assets"
-CARRIED, SERVED = "page.js", "served.js"
-"""The scripts: of a page that carries its model, and of one over a server."""
+SCRIPT = "page.js"
 SERVER = "'self'"
 """Where a served page may fetch from."""
 _SHELL = """<!doctype html>
@@ -50,7 +49,7 @@ def page_document(content: "PageContent") -> str:
     Args:
         content: what it carries.
     """
-    return _document(f"Vitral · {content.about['name']}", parts_of(content), CARRIED)
+    return _document(f"Vitral · {content.about['name']}", parts_of(content))
 
 
 def served_document() -> str:
@@ -59,16 +58,16 @@ def served_document() -> str:
     In English it has the English words only: reading the catalogues takes longer than all else.
     """
     known = ["en"] if language() == "en" else []
-    return _document("Vitral", {"words": as_text(words(*known))}, SERVED, SERVER)
+    return _document("Vitral", {"words": as_text(words(*known))}, SERVER)
 
 
 def served_policy() -> str:
     """The policy of a server's answers, as a header; no page may frame them."""
-    return policy(asset(SERVED), asset("page.css"), SERVER) + "; frame-ancestors 'none'"
+    return policy(asset(SCRIPT), asset("page.css"), SERVER) + "; frame-ancestors 'none'"
 
 
-def _document(title: str, parts: dict[str, str], name: str, connect: str = "'none'") -> str:
-    style, script = asset("page.css"), asset(name)
+def _document(title: str, parts: dict[str, str], connect: str = "'none'") -> str:
+    style, script = asset("page.css"), asset(SCRIPT)
     return _SHELL.format(
         language=language(),
         policy=policy(script, style, connect),

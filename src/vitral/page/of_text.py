@@ -48,7 +48,7 @@ def of_text(run: LoadedRun, corpus: str | None = None, *, ablated: bool | None =
     splits, size = dataset.splits, run.tokenizer.vocab_size
     counted = None if run.model.vocab_size != size else carried_counts(splits["train"], splits["test"], size)
     found = _opening(run, dataset, counted)
-    found["text"] = {"name": dataset.corpus_name, "characters": dataset.num_characters, "sha256": dataset.sha256}
+    found["text"] = dataset.text.model_dump(include={"name", "characters", "sha256"})
     if licence := known_licence(run.sealed.document("corpus")):
         found["text"]["licence"] = licence
     return found | _losses(run) | _measured(run, dataset, ablated)

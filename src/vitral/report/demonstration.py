@@ -125,7 +125,7 @@ def _written(result: DemonstrationResult) -> list[Section]:
 
 def _on_the_way(run: SealedRun) -> list[Section]:
     """The first sample while training, and one half-way."""
-    samples = list({event["step"]: event for event in run.folder.metrics("sample")}.values())
+    samples = list({event["step"]: event for event in run.metrics("sample")}.values())
     shown = samples[:1] + samples[(len(samples) - 1) // 2 : -1][: len(samples) > 3]
     return [Columns(tuple(sample(event) for event in shown))]
 

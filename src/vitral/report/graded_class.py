@@ -18,7 +18,6 @@ from vitral.explanation.grading.sheets import GradedSheet
 from vitral.report.checked_sheet import CREDITS, points_text, rule_text, shared_text, sheet_sections
 from vitral.report.html import page
 from vitral.report.markdown import markdown
-from vitral.report.notebook import page_of
 from vitral.report.plain import plain_text
 from vitral.report.sections import (
     Callout,
@@ -220,11 +219,6 @@ class GradedClass(Shown, Tabular):
             Heading(_("Each sheet")),
             *map(_sheet, self.graded),
         ]
-
-
-@page_of.register
-def _class_page(graded: GradedClass) -> str:
-    return graded.page()
 
 
 SHOWN = (

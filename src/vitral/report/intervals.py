@@ -39,7 +39,7 @@ class Row:
 
     Attributes:
         label: of the row: the arm.
-        group: that it is compared with; rows of a group stand together.
+        group: that it is compared with, or of a mean a heading; rows of a group stand together.
         estimate: the difference or the mean; None where there is none, such as of an arm that fails.
         low: lower end of its interval; None without one.
         high: upper end, or None.
@@ -133,7 +133,7 @@ def interval_plot(
     for place, row in enumerate(lines):
         beside = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": SMALL}
         if isinstance(row, str):
-            head = drawable(_("against {arm}", arm=row))
+            head = drawable(_("against {arm}", arm=row) if are_differences else row)
             axes.text(-0.02, place, head, ha="right", fontweight="bold", **beside)
         else:
             told = row.beside(axes.get_xlim(), digits, unit, are_differences=are_differences)

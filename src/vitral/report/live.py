@@ -17,7 +17,7 @@ from vitral.explanation.examples.example import Example
 from vitral.explanation.formulas import mathml, text
 from vitral.explanation.narration import Choice
 from vitral.explanation.phrasebook import Phrases, catalogue, phrases
-from vitral.explanation.rows.choices import Beam, Greedy
+from vitral.explanation.rows import Beam, Greedy
 from vitral.explanation.sheet import Sheet, sheet_graph
 from vitral.explanation.steps import Panel, Step
 from vitral.explanation.walks import walk_example

@@ -6,7 +6,7 @@ from typing import Any
 from vitral.core.language import N_, _, number
 from vitral.core.shown import Shown
 from vitral.core.tables import Tabular
-from vitral.forecast.forecasting import Forecast, Range
+from vitral.forecast import Forecast, Range
 from vitral.model import Cost, ModelConfig, ParameterRow, cost, parameter_table
 from vitral.model.counts import BYTES_FLOAT32
 from vitral.report.html import page
@@ -86,14 +86,13 @@ class ModelCount(Shown, Tabular):
         """Every learned tensor, in a form to be written."""
         return Table(self.title, PARAMETERS, self.records())
 
+    def page(self) -> str:
+        """The count as an HTML document."""
+        return page(self.title, count_sections(self))
+
     def records(self) -> list[dict[str, Any]]:
         """One row for each learned tensor."""
         return [asdict(row) for row in self.rows]
-
-
-@page_of.register
-def _count_page(counted: ModelCount) -> str:
-    return page(counted.title, count_sections(counted))
 
 
 CACHED, STATES = N_("keys and values of one full context"), N_("hidden and cell states of one sequence")

@@ -9,7 +9,6 @@ import sys
 from dataclasses import dataclass
 from functools import singledispatch
 from importlib import import_module
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,7 +42,10 @@ VIEWS = {
 
 @singledispatch
 def page_of(result: object) -> str:
-    """The page of a result, a whole HTML document; each class of results registers its own."""
+    """The page of a result, a whole HTML document; a class of results has a method `page`, or registers its own."""
+    own = getattr(result, "page", None)
+    if callable(own):
+        return str(own())
     return page_of(result) if _is_registered_now(result) else _text_page(result)
 
 
@@ -108,10 +110,6 @@ def framed(document: str, text: str, height: int = HEIGHT) -> str:
     )
 
 
-_curves = count(1)
-"""A notebook shows several: the ids inside a drawing are unique in it."""
-
-
 @dataclass(frozen=True)
 class ProgressView:
     """The present state of a training, for display; every text is escaped.
@@ -124,7 +122,6 @@ class ProgressView:
         measured: the last evaluation.
         notes: warnings, and the end.
         sample: the last sample; an empty text for none.
-        curve: text of an SVG file, from `vitral.report`; empty for none.
     """
 
     headline: str
@@ -134,12 +131,10 @@ class ProgressView:
     measured: str
     notes: tuple[str, ...]
     sample: "Preformatted"
-    curve: str = ""
 
 
 def progress_html(view: ProgressView) -> str:
     """The state of a training, for inside another page: without a document, a style rule or a script of its own."""
-    from vitral.report.html import inline_svg, templates
+    from vitral.report.html import templates
 
-    curve = Markup(inline_svg(view.curve, f"training{next(_curves)}")) if view.curve else Markup()
-    return templates().get_template("progress.html").render(view=view, curve=curve)
+    return templates().get_template("progress.html").render(view=view)

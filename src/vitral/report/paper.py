@@ -10,7 +10,6 @@ from markupsafe import Markup
 from vitral.core.language import _
 from vitral.explanation.examples.file import parse_example
 from vitral.explanation.exercises.sheets import ExerciseSheet
-from vitral.explanation.exercises.text import no_preset
 from vitral.explanation.formulas import latex, mathml
 from vitral.explanation.phrasebook import phrases
 from vitral.report.html import language_code, rendered, templates
@@ -19,15 +18,14 @@ from vitral.report.sections import Heading
 from vitral.report.walkthrough import document, steps_in_latex, to_sections
 
 
-def sheet_page(sheet: ExerciseSheet, *, is_key: bool = False, digits: int = 3) -> str:
+def sheet_page(sheet: ExerciseSheet, *, is_key: bool = False) -> str:
     """An exercise as a self-contained page for printing.
 
     Args:
         sheet: the exercise.
         is_key: whether the numbers are in their boxes, and every step with its arithmetic follows on a new page.
-        digits: after the point, in the steps of the key.
     """
-    steps = [Heading(_("Every step with its arithmetic")), *to_sections(sheet.walkthrough, digits=digits)]
+    steps = [Heading(_("Every step with its arithmetic")), *to_sections(sheet.walkthrough)]
     paper, say = sheet.paper(filled=is_key), phrases()
     tasks = [(task, [Markup(mathml(one, paper.decimals, say)) for one in task.formulas]) for task in paper.tasks]
     page = templates().get_template("paper.html")
@@ -38,13 +36,13 @@ def practice_page(sheet: ExerciseSheet) -> str | None:
     """The sheet as a page for practice: each cell is judged when it is filled in; None for derivatives."""
     if any(quantity.derivative for quantity in sheet.key.sheet.quantities):
         return None
-    example = parse_example(sheet.toml, no_preset, Path(f"{sheet.exercise.name}.toml"))
+    example = parse_example(sheet.toml, Path(f"{sheet.exercise.name}.toml"))
     return to_live(example, blanks=blanks_of(example), digits=sheet.exercise.decimals)
 
 
-def sheet_latex(sheet: ExerciseSheet, *, is_key: bool = False, digits: int = 3) -> str:
+def sheet_latex(sheet: ExerciseSheet, *, is_key: bool = False) -> str:
     """An exercise as a LaTeX document for pdflatex with amsmath; the arguments are those of `sheet_page`."""
     paper, say = sheet.paper(filled=is_key), phrases()
     tasks = [(task, [Markup(latex(one, paper.decimals, say)) for one in task.formulas]) for task in paper.tasks]
-    steps = steps_in_latex(sheet.walkthrough, digits=digits) if is_key else ""
+    steps = steps_in_latex(sheet.walkthrough) if is_key else ""
     return document("paper.tex", paper=paper, tasks=tasks, steps=steps)

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 
-from vitral.core.text import visible
+from vitral.core.text import aligned, visible
 from vitral.report.sections import (
     Callout,
     CellTable,
@@ -21,7 +21,6 @@ from vitral.report.tables import Table
 WIDTH = 100
 WIDEST_CELL = 60
 """Characters of a cell; a longer one is cut, except in the last column."""
-GAP = "  "
 
 
 def plain_text(title: str, sections: Sequence[Section] = ()) -> str:
@@ -61,16 +60,7 @@ def _wrapped(text: str) -> str:
 def _table(section: Table) -> str:
     headings = [section.labels] if any(section.labels) else []
     lines = [[*map(_cell, row[:-1]), *map(_line, row[-1:])] for row in (*headings, *section.cells)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    left = {0, *section.words}
-    rows = [
-        GAP.join(
-            cell.ljust(width) if index in left else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
-    return "\n".join(filter(None, [_wrapped(section.caption), *rows]))
+    return "\n".join(filter(None, [_wrapped(section.caption), *aligned(lines, {0, *section.words})]))
 
 
 def _line(text: str) -> str:

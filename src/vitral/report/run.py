@@ -40,7 +40,7 @@ def write_run_report(path: Path) -> Path:
         StorageError: writing to disk failed.
     """
     run = enter(path, warn_on_stderr)
-    report = ReportFolder(run.folder.path / "report")
+    report = ReportFolder(run.path / "report")
     report.add(PAGE, run_page(run, report))
     report.write()
     return path / "report" / PAGE
@@ -57,7 +57,7 @@ def run_page(run: SealedRun, report: ReportFolder) -> str:
     ]
     configuration = tomli_w.dumps(run.config.plain())
     sections.append(Details(_("The whole configuration"), (Preformatted(configuration),)))
-    return page(_("Run {name}", name=run.folder.path.name), sections, footer=_(MADE_BY))
+    return page(_("Run {name}", name=run.path.name), sections, footer=_(MADE_BY))
 
 
 def require_run_report(path: Path) -> None:
@@ -74,10 +74,10 @@ def require_run_report(path: Path) -> None:
 
 def sample_sections(run: SealedRun) -> list[Section]:
     """The texts that a run wrote while it was trained: of the best checkpoint, the last, and the others in a fold."""
-    samples = {event["step"]: event for event in run.folder.metrics("sample")}
+    samples = {event["step"]: event for event in run.metrics("sample")}
     if not samples:
         return []
-    evaluations, titles = run.folder.metrics("evaluation"), dict[int, str]()
+    evaluations, titles = run.metrics("evaluation"), dict[int, str]()
     if evaluations:
         titles[_best(evaluations)["step"]] = N_("after step {step:,}, the best checkpoint")
     titles.setdefault(max(samples), N_("after step {step:,}, the last step"))
@@ -117,7 +117,7 @@ def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: Repo
     """The losses of a run as a sentence, a figure (added to the report) and a table."""
     is_causal_lm = run.config.training.objective == "next-token"
     unit = _("nats per token") if is_causal_lm else _("nats per masked token")
-    events = {kind: run.folder.metrics(kind) for kind in ("step", "evaluation", "early")}
+    events = {kind: run.metrics(kind) for kind in ("step", "evaluation", "early")}
     evaluations = events["evaluation"]
     drawn = loss_curve(events, baselines if is_causal_lm else None, unit)
     if not evaluations or baselines is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from vitral.compare.comparison import derived, run_record
+from vitral.compare import derived, run_record
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _, ngettext
 from vitral.core.shown import Shown
@@ -15,7 +15,6 @@ from vitral.core.text import NONE, big
 from vitral.evaluation.baselines import baseline_name
 from vitral.report.folder import ReportFolder
 from vitral.report.html import page
-from vitral.report.notebook import page_of
 from vitral.report.plain import plain_text
 from vitral.report.sections import Heading, Paragraph, Section
 from vitral.report.tables import Column, Table, data_table, decimals, whole
@@ -138,8 +137,9 @@ class RunList(Shown, Tabular):
         report.write(listed=False)  # the folder is the user's own
         return out / PAGE
 
-    def page(self, report: ReportFolder) -> str:
+    def page(self, report: ReportFolder | None = None) -> str:
         """A page with the table, and the curves of each text and tokenizer, which are added to `report`."""
+        report = report or ReportFolder()
         told: list[Section] = [self.varied_table(), *map(Paragraph, self.advice)]
         for place, runs in enumerate(grouped(self.runs), start=1):
             told += curves_section(report, f"curves-{place}", runs)
@@ -150,11 +150,6 @@ class RunList(Shown, Tabular):
     def __str__(self) -> str:
         """The table in aligned lines, with what is to be said of it."""
         return plain_text("", [self.varied_table(), *map(Paragraph, self.advice)])
-
-
-@page_of.register
-def _list_page(found: RunList) -> str:
-    return found.page(ReportFolder())
 
 
 def list_runs(folder: str | Path = "runs", *, order: Order = "loss", text: str | None = None) -> RunList:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vitral.compare.comparison import BITS, NATS, ComparedRun, PairedDifference, Relation, RunComparison
+from vitral.compare import BITS, NATS, ComparedRun, PairedDifference, Relation, RunComparison
 from vitral.core.language import N_, _, number
 from vitral.core.text import NONE, signed
 from vitral.report.folder import ReportFolder

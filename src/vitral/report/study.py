@@ -51,6 +51,7 @@ from vitral.report.study_views import (
 from vitral.report.tables import Table, data_table
 from vitral.studies.claims import Claim, Judged
 from vitral.studies.losses import LossClaims, headline, loss_claims
+from vitral.studies.plan import leaves
 from vitral.studies.record import REPORT
 from vitral.studies.resolution import is_causal_lm
 from vitral.studies.results import ArmResult, StudyResult, load_last
@@ -86,16 +87,11 @@ CHARACTERS, TEMPERATURE, SAMPLE_SEED = 300, 0.8, 1
 """Of the samples."""
 
 
-def arm_samples(result: StudyResult) -> dict[str, str]:
-    """By arm, the text its first finished run writes after its last step, at temperature 0.8, 300 characters.
-
-    Arms that finished from no seed and models that cannot continue a text have none.
-    """
-    texts = {arm.arm.name: _sample(arm) for arm in result.arms}
-    return {name: text for name, text in texts.items() if text is not None}
-
-
 def _sample(arm: ArmResult) -> str | None:
+    """The text that an arm's first finished run writes after its last step, at temperature 0.8, 300 characters.
+
+    An arm that finished from no seed, and a model that cannot continue a text, has none.
+    """
     finished = [run for run in arm.runs if run.seed in arm.losses]
     if not finished or not is_causal_lm(arm.config):
         return None
@@ -107,10 +103,9 @@ def _sample(arm: ArmResult) -> str | None:
 
 def samples_section(result: StudyResult) -> list[Section]:
     """What each arm writes, side by side; nothing where no arm can."""
-    texts = arm_samples(result)
+    texts = [Preformatted(text, arm.arm.title) for arm in result.arms if (text := _sample(arm)) is not None]
     if not texts:
         return []
-    titles = {arm.arm.name: arm.arm.title for arm in result.arms}
     how = _(
         "{characters} characters from each arm's first finished seed after its last step, from an empty prompt at "
         "temperature {temperature:g}, sampling seed {seed}; the first sample, not cherry-picked.",
@@ -118,8 +113,7 @@ def samples_section(result: StudyResult) -> list[Section]:
         temperature=TEMPERATURE,
         seed=SAMPLE_SEED,
     )
-    columns = Columns(tuple(Preformatted(text, titles[name]) for name, text in texts.items()))
-    return [Heading(_("Samples")), Paragraph(how), columns]
+    return [Heading(_("Samples")), Paragraph(how), Columns(tuple(texts))]
 
 
 def how_it_was_run(result: StudyResult, command: str) -> list[Section]:
@@ -151,7 +145,7 @@ def how_it_was_run(result: StudyResult, command: str) -> list[Section]:
 
 def _changes(arm: ArmResult) -> str:
     """An arm's changes as assignments: `model.attention = "none"`."""
-    parts = [f"{path} = {json.dumps(value)}" for path, value in _leaves(arm.arm.changes)]
+    parts = [f"{path} = {json.dumps(value)}" for path, value in leaves(arm.arm.changes)]
     if arm.arm.match == "parameters":
         model = arm.config["model"]
         key = "d_model" if model["feed_forward"] == "none" else "d_ff"
@@ -161,13 +155,6 @@ def _changes(arm: ArmResult) -> str:
         steps = arm.config["training"]["steps"]
         parts.append(_("training.steps = {steps} (chosen for as many FLOPs as the base)", steps=steps))
     return "; ".join(parts) or _("nothing: the base")
-
-
-def _leaves(table: dict, path: str = "") -> list[tuple[str, object]]:
-    leaves: list[tuple[str, object]] = []
-    for key, value in table.items():
-        leaves += _leaves(value, f"{path}{key}.") if isinstance(value, dict) else [(f"{path}{key}", value)]
-    return leaves
 
 
 HTML, MARKDOWN, TABLE, RESULTS, FIGURES = "study.html", "study.md", "study.csv", "results.json", "figures"
@@ -240,8 +227,8 @@ def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
     with in_language("en"):
         told = result.told
         losses, views = loss_claims(told), probe_views(told)
-        families = _families(told, losses, views)
-        data = results(told, families, headline(losses, _listed(views)))
+        families = _families(losses, views)
+        data = results(told, families, headline(losses, _listed(views)), {view.name: view.view for view in views})
         rows = [claim_row(claim) for claim in _claims(families)]
         verdict = tuple(one.text for one in (*losses.all, *_listed(views)))
     result = result.told
@@ -256,7 +243,7 @@ def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
     report.add(TABLE, runs_data(result).write("csv"))
     report.add_json(RESULTS, data)
     caption = _("Comparisons with their 95% intervals")
-    shown = claims_table(caption, SHOWN, _claims(_families(result, losses, views)))
+    shown = claims_table(caption, SHOWN, _claims(_families(losses, views)))
     compared = data_table(caption, rows)
     report.add_table("comparisons", shown, compared)
     if result.tuning:
@@ -266,9 +253,9 @@ def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
     return StudyPage(html, text, table, facts, (*losses.all, *_listed(views)), verdict, shown, compared)
 
 
-def _families(result: StudyResult, losses: LossClaims, views: Sequence[JudgedView]) -> dict[str, tuple[Judged, ...]]:
+def _families(losses: LossClaims, views: Sequence[JudgedView]) -> dict[str, tuple[Judged, ...]]:
     """Everything that was judged, the losses first."""
-    return {LOSSES: losses.all, **{name: view.all for name, view in zip(result.study.probes, views, strict=True)}}
+    return {LOSSES: losses.all, **{view.name: view.all for view in views}}
 
 
 def _claims(families: Mapping[str, Sequence[Judged]]) -> list[Claim]:

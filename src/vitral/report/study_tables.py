@@ -1,7 +1,9 @@
 """The tables of a study: its comparisons, arms, runs, tuning, baselines; and all of it as data, `results.json`."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import product
 from typing import Any
 
 from vitral.core.language import N_, _, ngettext, number
@@ -11,9 +13,9 @@ from vitral.evaluation import NgramBaselines, baseline_name
 from vitral.report.sections import Heading, Paragraph, Section
 from vitral.report.tables import Column, Table, as_text, data_table, decimals, whole
 from vitral.studies.claims import Check, Claim, Judged, Quantity
-from vitral.studies.estimator import Interval
-from vitral.studies.losses import LossClaims, baseline_arm, difference_text, failed_seeds, mean_loss
-from vitral.studies.probe import ArmMeasures, Means, Rows
+from vitral.studies.estimator import Interval, mean_interval
+from vitral.studies.losses import LossClaims, baseline_arm, difference_text, mean_loss, told_title
+from vitral.studies.probe import ArmMeasures, Arms, Means, Rows, View
 from vitral.studies.results import ArmResult, RunResult, StudyResult
 from vitral.studies.tuning import Tuned
 
@@ -67,14 +69,18 @@ def _finite(value: float | None) -> float | None:
 
 
 def results(
-    result: StudyResult, families: Mapping[str, Sequence[Judged]], headline: Sequence[Judged]
+    result: StudyResult,
+    families: Mapping[str, Sequence[Judged]],
+    headline: Sequence[Judged],
+    views: Mapping[str, View],
 ) -> dict[str, Any]:
-    """The whole study as plain data: design, arms with their runs, tuning, claims, baselines.
+    """The whole study as plain data: design, arms with their runs, tuning, claims, means of probes, baselines.
 
     Args:
         result: the measured study, with English titles.
         families: what was judged: under "losses" and under the name of each probe.
         headline: the claims for a hurried reader.
+        views: of the probes, by their names.
     """
     study = result.study
     return {
@@ -100,6 +106,13 @@ def results(
         ],
         "checks": [
             {"of": name} | _check(one) for name, judged in families.items() for one in judged if isinstance(one, Check)
+        ],
+        "measures": [
+            {"of": name, "arm": arm.name, "subject": arm.title, "quantity": quantity.label, **asdict(mean)}
+            for name, view in views.items()
+            for table in view.tables
+            if isinstance(table, Means)
+            for arm, quantity, _values, mean in means(table.arms, table.quantities)
         ],
         "text": without_folders(result.corpus),
         "environment": dict(result.environment),
@@ -188,12 +201,14 @@ def _claim(claim: Claim) -> dict[str, Any]:
     told = _("no verdict: {why}", why=claim.why) if claim.why else claim.words
     if claim.verdict == "fails" and claim.failures is not None:
         told = _("fails in {failed} of {n} seeds", failed=claim.failures.failed, n=claim.failures.seeds)
+    if claim.unseen:
+        told = f"{told}; {claim.unseen}"
     if claim.comparison.untuned:
         told = _("{verdict}; untuned: {arms}", verdict=told, arms=", ".join(claim.comparison.untuned))
-    change = difference_text(claim, percent=False)
+    change = difference_text(claim)
     if claim.failures is not None and claim.seeds:
         change = f"{change} ({claim.trained})"
-    return claim_row(claim) | {"change": change, "p": claim.p, "told": told}
+    return claim_row(claim) | {"change": change, "p": None if claim.unseen else claim.p, "told": told}
 
 
 def contrasts_section(losses: LossClaims) -> list[Table]:
@@ -218,9 +233,8 @@ def arms_table(result: StudyResult) -> Table:
     for arm in result.arms:
         mean = mean_loss(result, arm)
         seconds = number(sum(run.seconds for run in arm.runs) / max(1, len(arm.runs)), ".0f")
-        fewer = "" if mean is None or mean.num == len(arm.runs) else f" ({mean.num}/{len(arm.runs)})"
-        losses = NONE if mean is None else nats(mean.mean) + fewer, _interval(mean)
-        rows.append((arm.arm.title, number(arm.num_parameters, ","), big(arm.flops), seconds, *losses))
+        losses = NONE if mean is None else nats(mean.mean), _interval(mean)
+        rows.append((told_title(result, arm), number(arm.num_parameters, ","), big(arm.flops), seconds, *losses))
     columns = (_("arm"), _("parameters"), _("training FLOPs"), _("seconds"), _("test loss"), _("95% interval"))
     caption = ngettext(
         "Means over {n} seed; losses in {unit}, seconds of training for each run.",
@@ -229,8 +243,6 @@ def arms_table(result: StudyResult) -> Table:
         n=len(result.seeds),
         unit=_(result.study.unit),
     )
-    if any(failed_seeds(result, arm) for arm in result.arms):
-        caption += " " + _("Of an arm that fails from a seed: trained seeds only, as many as are named.")
     if names := [arm.arm.title for arm in result.arms if not arm.arm.compared]:
         told = _("Not compared here, because of another task or judged below: {arms}.", arms=", ".join(names))
         caption += f" {told}"
@@ -261,17 +273,16 @@ def baselines_section(result: StudyResult) -> list[Section]:
 
 def tuning_section(result: StudyResult) -> list[Table]:
     """Validation losses of the values that were tried."""
-    sections: list[Table] = []
-    if result.tuning:
-        caption = _(
-            "Validation loss of each value tried, in nats per token, by its multiple of the arm's own value: geometric "
-            "means over the tuning seeds."
-        )
-        factors = sorted({trial.factor for tuned in result.tuning for trial in tuned.trials})
-        columns = (_("arm"), *(f"\N{MULTIPLICATION SIGN}{number(factor, 'g')}" for factor in factors), _("chosen"))
-        rows = [(result.arm(one.arm).arm.title, *_tuned(one, factors)) for one in result.tuning]
-        sections.append(Table(caption, columns, rows, prose=(len(factors) + 1,)))
-    return sections
+    if not result.tuning:
+        return []
+    caption = _(
+        "Validation loss of each value tried, in nats per token, by its multiple of the arm's own value: geometric "
+        "means over the tuning seeds."
+    )
+    factors = sorted({trial.factor for tuned in result.tuning for trial in tuned.trials})
+    columns = (_("arm"), *(f"\N{MULTIPLICATION SIGN}{number(factor, 'g')}" for factor in factors), _("chosen"))
+    rows = [(result.arm(one.arm).arm.title, *_tuned(one, factors)) for one in result.tuning]
+    return [Table(caption, columns, rows, prose=(len(factors) + 1,))]
 
 
 def _tuned(tuned: Tuned, factors: Sequence[float]) -> list[str]:
@@ -280,6 +291,7 @@ def _tuned(tuned: Tuned, factors: Sequence[float]) -> list[str]:
         NONE if factor not in trials or (loss := trials[factor].loss) is None else nats(loss) for factor in factors
     ]
     values = ", ".join(number(value, ".3g") for value in trials[tuned.chosen].values.values())
+    values = _("{values}, by a tie", values=values) if tuned.by_tie else values
     return [*losses, _("{values}, at the edge: untuned", values=values) if tuned.at_edge else values]
 
 
@@ -344,6 +356,13 @@ def runs_data(result: StudyResult) -> Table:
 def rows_table(spec: Rows) -> Table:
     """A table of other things than arms."""
     return Table(spec.caption, tuple(spec.columns), tuple(map(tuple, spec.rows)), spec.prose)
+
+
+def means(arms: Arms, quantities: Sequence[Quantity]) -> Iterator[tuple[ArmMeasures, Quantity, list[float], Interval]]:
+    """Of each quantity and arm that has it the values and their mean with its interval."""
+    for quantity, arm in product(quantities, arms):
+        if values := [*arm.values(quantity).values()]:
+            yield arm, quantity, values, mean_interval(values)
 
 
 def means_table(spec: Means) -> Table:

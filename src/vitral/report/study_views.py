@@ -11,11 +11,10 @@ from vitral.report.folder import ReportFolder
 from vitral.report.intervals import Row, interval_plot
 from vitral.report.lines import MOST_LINES, Axis, Line, Reference, left_out, line_plot, loss_plot
 from vitral.report.sections import Columns, Details, Heading, Listing, Paragraph, Preformatted, Section
-from vitral.report.study_tables import claims_table, levels, means_table, rows_table
+from vitral.report.study_tables import claims_table, levels, means, means_table, rows_table
 from vitral.studies.claims import Claim, Judged, Note, Plain
-from vitral.studies.estimator import mean_interval
 from vitral.studies.judging import judge
-from vitral.studies.losses import LossClaims, failed_seeds, trained_losses
+from vitral.studies.losses import LossClaims, failed_seeds, told_title, trained_losses
 from vitral.studies.probe import ArmMeasures, Dots, Lines, Means, View
 from vitral.studies.probes import probe_named
 from vitral.studies.resolution import is_causal_lm
@@ -53,8 +52,7 @@ def difference_figure(result: StudyResult, losses: LossClaims, report: ReportFol
         title=title,
         unit="%",
     )
-    found = {claim.comparison.subject: claim.percent for claim in claims}
-    known = {arm: percent for arm, percent in found.items() if percent is not None and math.isfinite(percent)}
+    known = {one.comparison.subject: one.percent for one in claims if one.percent is not None}
     alt = extremes_told(title, known, lambda percent: f"{signed(percent, 1)}%") if known else title
     return [report.figure(figure, "differences", _(FOREST, margin=number(margin, ".3g")), alt)]
 
@@ -71,6 +69,7 @@ def _row(claim: Claim) -> Row:
     dots = [100 * (one.values[seed] / one.others[seed] - 1) for seed in sorted(one.values) if seed in one.others]
     word = "undecided" if claim.why else claim.verdict
     told = _("no verdict") if claim.why else _(claim.verdict)
+    told = "; ".join(filter(None, (told, claim.trained)))
     return Row(one.subject, one.against, claim.percent, low, high, dots, word, told)
 
 
@@ -103,8 +102,9 @@ def _line(result: StudyResult, arm: ArmResult, *, often: bool) -> Line:
     ]
     steps = sorted(set[int]().union(*curves).intersection(*curves))
     losses = [[curve[step] for curve in curves] for step in steps]
-    title = arm.arm.title if arm.losses else f"{arm.arm.title} ({_('stopped early')})"
-    return Line(title, steps, list(map(fmean, losses)), list(map(min, losses)), list(map(max, losses)))
+    return Line(
+        told_title(result, arm), steps, list(map(fmean, losses)), list(map(min, losses)), list(map(max, losses))
+    )
 
 
 MOST_SENTENCES = 8
@@ -161,12 +161,7 @@ def _measured(result: StudyResult, arm: ArmResult, found: Mapping[int, Plain]) -
     """The measures of an arm without those of runs that failed; all, and named so, where no run trained."""
     failed = failed_seeds(result, arm)
     runs = {seed: found[seed] for seed in sorted(found) if seed not in failed}
-    title = arm.arm.title
-    if failed and runs:
-        title = _("{arm} (trained seeds only, {k} of {n})", arm=title, k=len(runs), n=len(arm.runs))
-    elif failed:
-        title = _("{arm} (fails)", arm=title)
-    return ArmMeasures(arm.arm.name, title, arm.config, runs or dict(sorted(found.items())))
+    return ArmMeasures(arm.arm.name, told_title(result, arm), arm.config, runs or dict(sorted(found.items())))
 
 
 def probe_sections(judged: JudgedView, report: ReportFolder) -> list[Section]:
@@ -193,16 +188,16 @@ def probe_sections(judged: JudgedView, report: ReportFolder) -> list[Section]:
 
 
 def _dots(name: str, spec: Dots, report: ReportFolder) -> list[Section]:
-    measured = [(arm.title, list(arm.values(spec.quantity).values())) for arm in spec.arms]
-    means = [(title, values, mean_interval(values)) for title, values in measured if values]
-    if not means:
+    title, rows, (one, *others) = _(spec.title), list[Row](), spec.quantities
+    for arm, quantity, values, mean in means(spec.arms, spec.quantities):
+        rows.append(Row(arm.title, quantity.told if others else "", mean.mean, mean.low, mean.high, values))
+    if not rows:
         return []
-    title, quantity = _(spec.title), spec.quantity
-    rows = [Row(arm, "", mean.mean, mean.low, mean.high, values) for arm, values, mean in means]
-    figure = interval_plot(rows, quantity.label, title=title, are_differences=False, digits=quantity.digits)
-    alt = extremes_told(title, {arm: mean.mean for arm, _values, mean in means}, quantity.show)
+    label = "" if others else one.label
+    figure = interval_plot(rows, label, title=title, are_differences=False, digits=one.digits)
+    named = {", ".join(filter(None, (row.group, row.label))): row.estimate or 0.0 for row in rows}
     marks = _("Small dots are {units}; the large mark is their mean with its 95% t interval.", units=_(spec.sample))
-    return [report.figure(figure, name, f"{title}. {marks}", alt)]
+    return [report.figure(figure, name, f"{title}. {marks}", extremes_told(title, named, one.show))]
 
 
 def _lines(name: str, spec: Lines, report: ReportFolder) -> list[Section]:

@@ -93,11 +93,6 @@ FACTS = (
 )
 
 
-@page_of.register
-def _survey_page(survey: Survey) -> str:
-    return survey.page()
-
-
 def survey_dataset(dataset: Dataset, text: Text, *, context_length: int, batch_size: int) -> Survey:
     """The survey of a prepared text, for batches of `batch_size` windows of `context_length` tokens."""
     report = corpus_report(dataset, text, context_length=context_length, batch_size=batch_size)

@@ -65,10 +65,10 @@ def _walkthrough_page(walkthrough: Walkthrough) -> str:
     return to_page(walkthrough)
 
 
-def to_sections(walkthrough: Walkthrough, *, digits: int = 3) -> list[Section]:
+def to_sections(walkthrough: Walkthrough) -> list[Section]:
     """Sections of another page; each step can be folded."""
     say = walkthrough.phrases()
-    steps = _folded(walkthrough, digits, say, inside_another=True)
+    steps = _folded(walkthrough, 3, say, inside_another=True)
     return [*map(Paragraph, opening(walkthrough, say, "choose")), *steps]
 
 
@@ -153,12 +153,10 @@ def _inside(view: StepView, digits: int, say: Phrases, *, is_page: bool, is_smal
 
 def _table(view: StepView, table: TableView, digits: int, say: Phrases, *, is_page: bool, is_small: bool) -> CellTable:
     """The table of a panel: on a page with the arithmetic of every cell, or of the worked row of a large page."""
-    panel, shown = table.panel, table.shown
-    worked = shown.worked(panel)
-    chosen = worked[0]
+    panel, (chosen, *also) = table.panel, table.chosen
 
     def working(row: int, column: int) -> Formula | None:
-        cell = shown.rows[row], shown.columns[column]
+        cell = table.rows[row], table.columns[column]
         is_worked = cell in panel.worked
         if not (isinstance(cell[0], int) and isinstance(cell[1], int)):
             return None
@@ -166,26 +164,26 @@ def _table(view: StepView, table: TableView, digits: int, say: Phrases, *, is_pa
             return None
         return _working(panel.working(cell[0], cell[1]), digits, say, is_worked=is_worked)
 
-    places = range(len(shown.rows)), range(len(shown.columns))
+    places = range(len(table.rows)), range(len(table.columns))
     heat = tuple(
         tuple(
             panel.matrix[row][column] if isinstance(row, int) and isinstance(column, int) else 0.0
-            for column in shown.columns
+            for column in table.columns
         )
-        for row in shown.rows
+        for row in table.rows
     )
     return CellTable(
         panel.label,
-        ("", *shown.headings),
-        shown.lines,
+        ("", *table.headings),
+        table.lines,
         tuple(tuple(working(row, column) for column in places[1]) for row in places[0]),
         chosen,
         heat if view.step.is_share else (),
-        tuple(worked[1:]),
+        tuple(also),
         panel.quantity,
         panel.head,
-        _indices(shown.rows),
-        _indices(shown.columns),
+        _indices(table.rows),
+        _indices(table.columns),
         _whole(panel, digits, say) if is_page else None,
         {name: say(f"page.{name}") for name in CELL_WORDS} if is_page else None,
     )

@@ -114,28 +114,30 @@ def _write(folder: Path, content: Mapping[str, bytes]) -> Path:
     return folder
 
 
-def load_checkpoint(folder: Path, *, with_optimizer: bool = True) -> Checkpoint:
+def load_checkpoint(folder: Path, *, with_optimizer: bool = True, with_weights: bool = True) -> Checkpoint:
     """Read a checkpoint after verifying it against its manifest.
 
     Args:
         folder: the checkpoint's folder.
-        with_optimizer: whether to load the optimizer's tensors.
+        with_optimizer: whether to load the optimizer's tensors; if not, only the size of their file is verified.
+        with_weights: the same for the weights.
 
     Raises:
         UsageError: a file is missing, damaged or of another format; names it.
         StorageError: a file cannot be read.
     """
-    content, manifest = contents(folder, [name for name in FILES if with_optimizer or name != OPTIMIZER])
+    is_read = {OPTIMIZER: with_optimizer, WEIGHTS: with_weights}
+    content, manifest = contents(folder, [name for name in FILES if is_read.get(name, True)])
     with understood(folder):
-        import safetensors.torch  # loads PyTorch, which takes seconds and which a list of runs does not need
-
-        load = safetensors.torch.load
-        model, optimizer = (load(content.pop(name)) if name in content else {} for name in (WEIGHTS, OPTIMIZER))
-        for name, tensor in (*model.items(), *optimizer.items()):
-            if not tensor.is_floating_point():
-                said = N_("{name!a:.60} has type {dtype!a:.20}, not floating-point")
-                raise ValueError(said.format(name=name, dtype=tensor.dtype))
-        return _parsed(folder, content, model, optimizer, manifest)
+        tensors = {name: _tensors(content.pop(name)) for name in [*content] if name.endswith(".safetensors")}
+        state, history = json.loads(content[STATE]), json.loads(content[HISTORY])
+        if step_name(state["step"]) != folder.name:
+            raise ValueError(N_("it is of step {step}").format(step=state["step"]))
+        for seal in filter(None, map(history.get, ("metrics", "stopped"))):
+            if not (type(seal["bytes"]) is type(seal["lines"]) is int):
+                raise ValueError(N_("its seal of metrics.jsonl is not one"))
+        weights, optimizer = (tensors.get(name, {}) for name in (WEIGHTS, OPTIMIZER))
+        return Checkpoint(state["step"], weights, optimizer, state, history, manifest)
 
 
 def load_state(folder: Path) -> Checkpoint:
@@ -145,19 +147,18 @@ def load_state(folder: Path) -> Checkpoint:
         UsageError: a file is missing, damaged or of another format; names it.
         StorageError: a file cannot be read.
     """
-    content, manifest = contents(folder, (STATE, HISTORY))
-    with understood(folder):
-        return _parsed(folder, content, {}, {}, manifest)
+    return load_checkpoint(folder, with_optimizer=False, with_weights=False)
 
 
-def _parsed(folder: Path, content: Mapping[str, bytes], model: Any, optimizer: Any, manifest: str) -> Checkpoint:
-    state, history = json.loads(content[STATE]), json.loads(content[HISTORY])
-    if step_name(state["step"]) != folder.name:
-        raise ValueError(N_("it is of step {step}").format(step=state["step"]))
-    for seal in filter(None, map(history.get, ("metrics", "stopped"))):
-        if not (type(seal["bytes"]) is type(seal["lines"]) is int):
-            raise ValueError(N_("its seal of metrics.jsonl is not one"))
-    return Checkpoint(state["step"], model, optimizer, state, history, manifest)
+def _tensors(raw: bytes) -> "dict[str, Tensor]":
+    import safetensors.torch  # loads PyTorch, which takes seconds and which a list of runs does not need
+
+    tensors = safetensors.torch.load(raw)
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point():
+            said = N_("{name!a:.60} has type {dtype!a:.20}, not floating-point")
+            raise ValueError(said.format(name=name, dtype=tensor.dtype))
+    return tensors
 
 
 def count_weights(folder: Path) -> int:

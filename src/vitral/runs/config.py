@@ -143,8 +143,11 @@ class RunConfig(Config):
 
     def watched(self) -> "RunConfig":
         """The configuration of a run that somebody watches, unless it says otherwise (`training.watch`)."""
-        watch = True if self.training.watch is None else self.training.watch
-        return self.model_copy(update={"training": self.training.model_copy(update={"watch": watch})})
+        return self.with_training(watch=self.training.watch is not False)
+
+    def with_training(self, **values: Any) -> "RunConfig":
+        """The configuration with other values in `[training]`, which are not checked."""
+        return self.model_copy(update={"training": self.training.model_copy(update=values)})
 
     @model_validator(mode="after")
     def _rates_are_known(self) -> "RunConfig":
@@ -200,10 +203,9 @@ def comparable(config: RunConfig) -> dict[str, Any]:
 
 def with_free_keys(config: RunConfig, written: RunConfig) -> RunConfig:
     """A sealed configuration with the keys that may change as they are written."""
-    free = {key: getattr(written.training, key) for key in FREE}
-    training = config.training.model_copy(update=free)
     corpus = config.corpus.model_copy(update={"source": written.corpus.source})
-    return config.model_copy(update={"training": training, "corpus": corpus})
+    free = {key: getattr(written.training, key) for key in FREE}
+    return config.model_copy(update={"corpus": corpus}).with_training(**free)
 
 
 FREE = ("log_every", "sample_every", "sample_tokens", "watch", "checkpoint_every", "keep_checkpoints", "sharding")

@@ -18,7 +18,7 @@ NUMERICS = 4
 3: Muon in bfloat16 (`training/optimizers.py`).
 4: the loss is compiled together with the model (`training/objectives.py`).
 """
-UNRECORDED = {"numerics": 1}
+UNRECORDED: dict[str, Any] = {"numerics": 1}
 """What holds where an environment does not record it."""
 PACKAGES = ("torch", "numpy", "scipy", "safetensors", "tokenizers")
 DISPATCH = (
@@ -33,8 +33,8 @@ DISPATCH = (
 """Environment variables that choose the kernels, or give a run fewer threads than it asks for."""
 COMPARED = {
     "numerics": N_("Vitral's arithmetic"),
-    "packages.torch": "PyTorch",
-    "packages.numpy": "NumPy",  # draws the batches
+    "torch": "PyTorch",
+    "numpy": "NumPy",  # draws the batches
     "system": N_("system"),
     "machine": N_("machine"),
     "processor": N_("processor"),
@@ -81,21 +81,13 @@ def environment_differences(recorded: Mapping[str, Any], here: Mapping[str, Any]
     >>> environment_differences({"packages": {"torch": "2.13.0"}}, {"packages": {"torch": "2.14.0"}, "cores": 2})
     ['PyTorch 2.13.0 → 2.14.0']
     """
-    recorded = UNRECORDED | dict(recorded)
     compared = COMPARED | (ON_CUDA if device == "cuda" else {})
-    pairs = ((name, _entry(recorded, key), _entry(here, key)) for key, name in compared.items())
+    before, now = ({**one, **one.get("packages", {})} for one in ({**UNRECORDED, **recorded}, here))
     return [
-        f"{_(name)} {_shown(before)} → {_shown(now)}"
-        for name, before, now in pairs
-        if before is not None and now is not None and before != now
+        f"{_(name)} {_shown(before[key])} → {_shown(now[key])}"
+        for key, name in compared.items()
+        if None not in (before.get(key), now.get(key)) and before[key] != now[key]
     ]
-
-
-def _entry(environment: Mapping[str, Any], key: str) -> Any:
-    """A value by its dotted key; None where there is none."""
-    first, _dot, second = key.partition(".")
-    found = environment.get(first)
-    return found.get(second) if second and found else found
 
 
 def _shown(value: Any) -> str:

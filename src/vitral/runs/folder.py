@@ -16,10 +16,10 @@ What is read back is verified against the newest intact checkpoint. `vitral.runs
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import tomli_w
 
@@ -132,7 +132,7 @@ class RunFolder:
         return cls(path)
 
     @classmethod
-    def open(cls, path: Path) -> "RunFolder":
+    def open(cls, path: Path) -> Self:
         """The run at `path`.
 
         Raises:
@@ -149,7 +149,7 @@ class RunFolder:
         return cls(path)
 
     @property
-    def config(self) -> dict[str, Any]:
+    def written(self) -> dict[str, Any]:
         """The content of config.toml; `vitral.runs.sealed` compares it with the sealed configuration.
 
         Raises:
@@ -157,7 +157,7 @@ class RunFolder:
         """
         return parse_toml(self._read(CONFIG, MOST_CONFIG), self.path / CONFIG)
 
-    def newest(self) -> Checkpoint | None:
+    def latest(self) -> Checkpoint | None:
         """The newest intact checkpoint, without its tensors; None if there is none."""
         for folder in reversed(list_checkpoints(self.steps)):
             with suppress(UsageError, StorageError):
@@ -170,7 +170,7 @@ class RunFolder:
         Raises:
             UsageError: there is no checkpoint, and run.json is damaged.
         """
-        newest = self.newest()
+        newest = self.latest()
         return self.born() if newest is None else newest.state
 
     def born(self) -> dict[str, Any]:
@@ -182,17 +182,13 @@ class RunFolder:
         with readable(self.path / RUN):
             return unsealed_json(self._read(RUN))
 
-    def document(self, name: str, sealed: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """A JSON file of the run: "environment", "corpus", "tokenizer", "ngrams".
-
-        Args:
-            name: without suffix.
-            sealed: the identity to verify it against; None takes that of the newest checkpoint.
+    def document(self, name: str) -> dict[str, Any]:
+        """A JSON file of the run, as it is sealed: "environment", "corpus", "tokenizer", "ngrams".
 
         Raises:
             UsageError: the file is missing, damaged or not JSON.
         """
-        documents = (self.sealed() if sealed is None else sealed).get("documents", {})
+        documents = self.sealed().get("documents", {})
         with readable(self.path / f"{name}.json"):
             return restored(json_object(self.as_sealed(f"{name}.json", documents.get(f"{name}.json"))))
 
@@ -207,14 +203,13 @@ class RunFolder:
             raise UsageError("{path}: changed since the run was saved, restore it from a copy", path=self.path / name)
         return raw
 
-    def ngrams(self, sealed: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+    def ngrams(self) -> dict[str, Any] | None:
         """The n-gram baselines as plain data; None if they are not counted, or not sealed yet.
 
         Raises:
             UsageError: the file is damaged.
         """
-        sealed = self.sealed() if sealed is None else sealed
-        return self.document("ngrams", sealed) if "ngrams.json" in sealed["documents"] else None
+        return self.document("ngrams") if "ngrams.json" in self.sealed()["documents"] else None
 
     def write_document(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a JSON file of the run atomically; run.json contains its own hash."""
@@ -229,8 +224,8 @@ class RunFolder:
         """Append one line to metrics.jsonl."""
         self.log.append(event)
 
-    def metrics(self, event: str | None = None) -> list[dict[str, Any]]:
-        """The events of metrics.jsonl up to the newest checkpoint, all or of one kind.
+    def metrics(self, event: str | Collection[str] | None = None) -> list[dict[str, Any]]:
+        """The events of metrics.jsonl up to the newest checkpoint, all or of some kinds.
 
         Before the first checkpoint these are all complete lines. Events after the newest checkpoint are repeated by a
         resume, which removes them first.
@@ -238,7 +233,7 @@ class RunFolder:
         Raises:
             UsageError: the log differs from the seal of the newest checkpoint, or a line is not an event.
         """
-        return list(self.log.events(event, log_seal(self.newest())))
+        return list(self.log.events(event, log_seal(self.latest())))
 
     def rewind(self, checkpoint: Checkpoint | None) -> int:
         """Restore the folder to its state at a checkpoint (None: at the beginning), from which the run is resumed.
@@ -297,7 +292,7 @@ class RunFolder:
         Raises:
             StorageError: the checkpoint cannot be written.
         """
-        newest = self.newest()
+        newest = self.latest()
         if newest is not None:
             history = {**_without_stop(newest), key: self.log.seal()}
             checkpoints.reseal(self.steps / step_name(newest.step), history)
@@ -307,7 +302,6 @@ class RunFolder:
         which: str = "last",
         *,
         with_optimizer: bool = True,
-        newest: Checkpoint | None = None,
         warn: Callable[[str], object],
     ) -> Checkpoint:
         """The "best" or "last" checkpoint; if it is damaged, an earlier one, with a warning.
@@ -317,14 +311,12 @@ class RunFolder:
         Args:
             which: "best" or "last".
             with_optimizer: whether to load the optimizer's tensors.
-            newest: the newest checkpoint whose state is intact, if the caller has looked for it; later ones are
-                skipped.
             warn: called with one line for each checkpoint that is skipped.
 
         Raises:
             UsageError: there is no intact checkpoint.
         """
-        newest = newest or self.newest()
+        newest = self.latest()
         last = "" if newest is None else step_name(newest.step)
         first = _best(newest) if newest is not None and which == "best" else last
         there = (folder.name for folder in reversed(list_checkpoints(self.steps)))

@@ -10,7 +10,7 @@ from pydantic import Field
 from vitral.core.config import Config
 from vitral.core.files import as_json, sha256
 from vitral.core.parts import with_sources
-from vitral.runs.config import RunConfig, ScheduleConfig, Steps, comparable
+from vitral.runs.config import RunConfig, ScheduleConfig, Steps, TrainingConfig, comparable
 
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -102,18 +102,13 @@ def identity_in(state: Mapping[str, Any], where: str) -> Identity:
 
 def decided(config: RunConfig, decision: Decision) -> RunConfig:
     """The configuration with one decision applied."""
-    changes = {name: getattr(decision, name) for name in ("steps", "schedule", "threads", "evaluate_every")}
-    given = {name: value for name, value in changes.items() if value is not None}
-    config = config.model_copy(update={"training": config.training.model_copy(update=given)})
+    given = {name: value for name, value in decision if name in TrainingConfig.model_fields and value is not None}
+    config = config.with_training(**given)
     return with_sources(config, decision.parts) if decision.parts else config
 
 
 def new_identity(
-    config: RunConfig,
-    corpus: Mapping[str, Any],
-    tokenizer: Mapping[str, Any],
-    documents: Mapping[str, Any] | None = None,
-    parent: Parent | None = None,
+    config: RunConfig, documents: Mapping[str, Mapping[str, Any]], parent: Parent | None = None
 ) -> Identity:
     """The identity of a new run in this process.
 
@@ -122,17 +117,16 @@ def new_identity(
 
     Args:
         config: the whole configuration.
-        corpus: the text's record, `corpus.json`.
-        tokenizer: the tokenizer as plain data.
-        documents: the JSON files to seal, by name without suffix.
+        documents: the JSON files to seal, by name without suffix; among them "corpus" and "tokenizer".
         parent: the checkpoint whose weights the run starts from.
     """
-    text = [corpus.get("sha256"), corpus.get("fingerprint")]
-    hashed = [comparable(config), text, document_hash(tokenizer), None if parent is None else parent.plain()]
+    hashes = {f"{name}.json": document_hash(document) for name, document in documents.items()}
+    text = [documents["corpus"].get("sha256"), documents["corpus"].get("fingerprint")]
+    hashed = [comparable(config), text, hashes["tokenizer.json"], None if parent is None else parent.plain()]
     return Identity(
         run=sha256(json.dumps(hashed, sort_keys=True).encode("ascii")),
         config=config,
-        documents={f"{name}.json": document_hash(document) for name, document in (documents or {}).items()},
+        documents=hashes,
         parent=parent,
         threads=config.training.threads or torch.get_num_threads(),
     )

@@ -38,7 +38,7 @@ class LoadedRun:
     @property
     def folder(self) -> RunFolder:
         """The run on disk."""
-        return self.sealed.folder
+        return RunFolder(self.sealed.path)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -79,7 +79,7 @@ def load_run(path: Path, which: str = "best", warn: Callable[[str], object] | No
     model = Transformer(sealed.config.model, sealed.tokenizer.vocab_size)
     # Weights keep their precision; position tables get the precision they had in training.
     model.to(next((tensor.dtype for tensor in checkpoint.model.values()), torch.float32))
-    load_weights(model, dict(checkpoint.model), str(path))
+    load_weights(model, checkpoint.model, str(path))
     return LoadedRun(sealed, model.eval(), replace(checkpoint, model={}, optimizer={}))
 
 
@@ -91,12 +91,12 @@ def trajectory(run: LoadedRun) -> Iterator[tuple[int, Transformer]]:
     Raises:
         UsageError: a checkpoint is damaged, or of another run.
     """
-    where = str(run.folder.path)
+    where = str(run.sealed.path)
     model = Transformer(run.model.config, run.model.vocab_size).to(run.model.token_embedding.weight).eval()
-    for folder in list_checkpoints(run.folder.steps):
+    for folder in list_checkpoints(run.sealed.steps):
         checkpoint = load_checkpoint(folder, with_optimizer=False)
         _require_of(run.sealed, checkpoint)
-        load_weights(model, dict(checkpoint.model), where)
+        load_weights(model, checkpoint.model, where)
         yield checkpoint.step, model
 
 
@@ -108,8 +108,8 @@ def load_checkpoint_of(
     Raises:
         UsageError: there is no intact checkpoint, or it is of another run.
     """
-    require_model_memory(sealed.config.model, sealed.tokenizer.vocab_size, str(sealed.folder.path))
-    checkpoint = sealed.folder.load(which, with_optimizer=with_optimizer, newest=sealed.newest, warn=warn)
+    require_model_memory(sealed.config.model, sealed.tokenizer.vocab_size, str(sealed.path))
+    checkpoint = sealed.load(which, with_optimizer=with_optimizer, warn=warn)
     _require_of(sealed, checkpoint)
     return checkpoint
 
@@ -118,7 +118,7 @@ def _require_of(sealed: SealedRun, checkpoint: Checkpoint) -> None:
     if checkpoint.state.get("run", sealed.identity.run) != sealed.identity.run:
         raise UsageError(
             "{where}: the checkpoint of step {step} is of another run; remove it",
-            where=sealed.folder.path,
+            where=sealed.path,
             step=checkpoint.step,
         )
 
@@ -132,7 +132,7 @@ def require_model_memory(config: ModelConfig, vocab_size: int, where: str) -> No
     require_memory(BYTES_FLOAT32 * count_parameters(config, vocab_size), where, _("the model"))
 
 
-def load_weights(model: Transformer, weights: dict[str, Tensor], where: str) -> None:
+def load_weights(model: Transformer, weights: Mapping[str, Tensor], where: str) -> None:
     """Load weights whose names and shapes match the model's exactly.
 
     Raises:

@@ -13,9 +13,9 @@ Samples and older checkpoints are only looked at `deep`, by the doctor. Other fi
 """
 
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,21 +50,23 @@ class Finding:
     is_refused: bool = False
 
 
-@dataclass(eq=False)
-class SealedRun:
+class SealedRun(RunFolder):
     """A run as its seal says it is; its weights are not loaded.
 
     Attributes:
-        folder: the run on disk.
         newest: the newest intact checkpoint without its tensors; None before the first.
-        seal: its state, or run.json before the first: the identity as plain data.
         findings: what does not agree.
     """
 
-    folder: RunFolder
-    newest: Checkpoint | None = None
-    seal: Mapping[str, Any] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
+    def __init__(self, path: Path) -> None:
+        """Refer to the folder at `path`; see `verify`."""
+        super().__init__(path)
+        self.newest: Checkpoint | None = None
+        self.findings = list[Finding]()
+
+    def latest(self) -> Checkpoint | None:
+        """The newest intact checkpoint when the run was verified."""
+        return self.newest
 
     @cached_property
     def identity(self) -> "Identity":
@@ -75,7 +77,7 @@ class SealedRun:
         """
         from vitral.runs.identity import identity_in
 
-        return identity_in(self.seal, str(self.folder.path))
+        return identity_in(self.sealed(), str(self.path))
 
     @cached_property
     def config(self) -> "RunConfig":
@@ -86,7 +88,7 @@ class SealedRun:
         """
         from vitral.runs.config import RunConfig, with_free_keys
 
-        written = RunConfig.parse(self.folder.config, f"{self.folder.path}/{CONFIG}")
+        written = RunConfig.parse(self.written, f"{self.path}/{CONFIG}")
         return with_free_keys(self.identity.current, written)
 
     @cached_property
@@ -98,11 +100,17 @@ class SealedRun:
         """
         from vitral.data.tokenizers import Tokenizer
 
-        return Tokenizer(self.folder.document("tokenizer", self.seal))
+        return Tokenizer(self.document("tokenizer"))
 
-    def find(self, file: str, line: Message, *, is_refused: bool = False) -> None:
-        """Add a finding."""
-        self.findings.append(Finding(file, line, is_refused))
+    @contextmanager
+    def noted(self, file: str, sentence: Message | None = None, *, is_refused: bool = False) -> Generator[None]:
+        """Make a refusal inside the block a finding; a sentence says more of {why}, and of the run's {path}."""
+        try:
+            yield
+        except (UsageError, StorageError) as error:
+            why = reason(error)
+            line = why if sentence is None else sentence.format(why=why, path=self.path)
+            self.findings.append(Finding(file, line, is_refused))
 
     @property
     def imported(self) -> dict[str, Any] | None:
@@ -124,11 +132,10 @@ class SealedRun:
         """
         from vitral.runs.identity import SPECIAL_IDS
 
-        origin, parent = self.imported, self.identity.parent
-        if origin is None:
-            return {} if parent is None else dict(parent.special_ids or {})
-        said = origin.get("config")
-        return {key: said[key] for key in SPECIAL_IDS if said.get(key) is not None} if said else {}
+        parent = self.identity.parent
+        inherited = parent.special_ids if parent else None
+        said = (self.imported or {}).get("config") or inherited or {}
+        return {key: said[key] for key in SPECIAL_IDS if said.get(key) is not None}
 
     @property
     def descends_from(self) -> str | None:
@@ -137,23 +144,16 @@ class SealedRun:
         Raises:
             UsageError: corpus.json is damaged.
         """
-        origin, parent = self.imported, self.identity.parent
-        if origin is None:
-            return None if parent is None else parent.imported
-        # A path of this machine is nobody's business.
-        return str(origin.get("hub") or Path(str(origin.get("source"))).name)
+        if (origin := self.imported) is not None:  # a path of this machine is nobody's business
+            return str(origin.get("hub") or Path(str(origin.get("source"))).name)
+        return self.identity.parent and self.identity.parent.imported
 
     def as_parent(self, checkpoint: Checkpoint) -> "Parent":
         """The record of a checkpoint of this run, for a run that begins with its weights."""
         from vitral.runs.identity import Parent
 
-        return Parent(
-            run=self.identity.run,
-            step=checkpoint.step,
-            manifest=checkpoint.manifest,
-            special_ids=self.special_ids or None,
-            imported=self.descends_from,
-        )
+        born = {"special_ids": self.special_ids or None, "imported": self.descends_from}
+        return Parent(run=self.identity.run, step=checkpoint.step, manifest=checkpoint.manifest, **born)
 
     def require_text(self) -> None:
         """Refuse an imported model where the text that a run was trained on is needed.
@@ -166,7 +166,7 @@ class SealedRun:
             raise UsageError(
                 "{path}: imported from {source}, so it has no text and no training of its own; vitral evaluate {path} "
                 "--text FILE measures it on any text, vitral train FILE --init-from {path} trains it further",
-                path=self.folder.path,
+                path=self.path,
                 source=origin.get("source"),
             )
 
@@ -186,7 +186,7 @@ class SealedRun:
             self.config.corpus,
             self.document("corpus"),
             tokenizer=self.tokenizer,
-            run_folder=self.folder.path,
+            run_folder=self.path,
             corpus=corpus,
         )
 
@@ -200,24 +200,8 @@ class SealedRun:
             raise UsageError(
                 '{path}: a masked language model (training.objective = "masked") cannot generate text; '
                 'use a run whose objective is "next-token"',
-                path=self.folder.path,
+                path=self.path,
             )
-
-    def document(self, name: str) -> dict[str, Any]:
-        """A JSON file of the run, verified: "corpus", "environment".
-
-        Raises:
-            UsageError: it is damaged.
-        """
-        return self.folder.document(name, self.seal)
-
-    def ngrams(self) -> dict[str, Any] | None:
-        """The n-gram baselines as plain data; None if they are not counted, or not sealed yet.
-
-        Raises:
-            UsageError: the file is damaged.
-        """
-        return self.folder.ngrams(self.seal)
 
 
 def enter(path: Path, warn: Callable[[str], object]) -> SealedRun:
@@ -250,95 +234,81 @@ def verify(path: Path, *, deep: bool = False) -> SealedRun:
     Raises:
         UsageError: it is not a run, or folders in it are links.
     """
-    run = SealedRun(RunFolder.open(path))
-    last: Message | None = None
-    for folder in reversed(list_checkpoints(run.folder.steps)):
-        try:
+    run = SealedRun.open(path)
+    for folder in reversed(list_checkpoints(run.steps)):
+        with run.noted(f"steps/{folder.name}", None if run.newest else N_("{why}; using the one before")):
             found = load_state(folder)
             run.newest = run.newest or found
             if deep:
-                contents(folder)
-        except (UsageError, StorageError) as error:
-            last = last or reason(error)
-            line = reason(error) if run.newest else N_("{why}; using the one before").format(why=error)
-            run.find(f"steps/{folder.name}", line)
+                with run.noted(f"steps/{folder.name}"):
+                    contents(folder)
         if run.newest and not deep:
             break
-    if not run.newest and last:
-        line = N_("{path}: no intact checkpoint ({complaint})")
-        run.find("steps", line.format(path=path, complaint=last.removeprefix(f"{path}{os.sep}")), is_refused=True)
-    elif _born(run):
+    with run.noted("steps", is_refused=True):
+        _require_identity(run)
         _documents(run)
-        _configuration(run)
+        with run.noted(CONFIG, N_("{why}; vitral doctor --repair {path} restores it"), is_refused=True):
+            _require_configuration(run)
         if deep:
             _samples(run)
     return run
 
 
-def _born(run: SealedRun) -> bool:
-    """Compare run.json; return whether there is an identity."""
-    path = run.folder.path
+def _require_identity(run: SealedRun) -> None:
+    """Refuse a run that nothing seals, and compare run.json with what does."""
+    path, newest = run.path, run.newest
+    if newest is None and run.findings:
+        complaint = run.findings[0].line.cause.removeprefix(f"{path}{os.sep}")
+        raise UsageError("{path}: no intact checkpoint ({complaint})", path=path, complaint=complaint)
     try:
-        born = run.folder.born()
+        born = run.born()
     except UsageError as error:
-        if run.newest is None:
-            line = N_("{path}: no checkpoint, and run.json is missing; it cannot be continued")
-            run.find(RUN, line.format(path=path), is_refused=True)
-            return False
+        if newest is None:
+            raise UsageError(
+                "{path}: no checkpoint, and run.json is missing; it cannot be continued", path=path
+            ) from None
         line = N_("{why}; the newest checkpoint contains the same; vitral doctor --repair {path} restores it")
-        run.find(RUN, line.format(why=error, path=path))
-        born = run.newest.state
-    run.seal = born if run.newest is None else run.newest.state
-    if born.get("run") != run.seal.get("run"):
-        line = N_("{path}: its checkpoints are of another run than its run.json; they were put together by hand")
-        run.find(RUN, line.format(path=path), is_refused=True)
-    if run.newest is None and born.get("parent") is not None:
-        line = N_(
-            "{path}: no intact checkpoint, and it began with the weights of another run; start it again from there, "
-            "with vitral train --init-from or vitral continue"
+        run.findings.append(Finding(RUN, line.format(why=error, path=path)))
+        born = newest.state
+    seal = run.sealed()
+    if born.get("run") != seal.get("run"):
+        raise UsageError(
+            "{path}: its checkpoints are of another run than its run.json; they were put together by hand", path=path
         )
-        run.find("steps", line.format(path=path), is_refused=True)
-    unknown = [key for key in ("documents", "config") if not isinstance(run.seal.get(key), dict)]
-    for key in unknown:
-        run.find("steps", N_("{path}: its identity has no {key}").format(path=path, key=key), is_refused=True)
-    return not unknown
+    if newest is None and born.get("parent") is not None:
+        raise UsageError(
+            "{path}: no intact checkpoint, and it began with the weights of another run; start it again from there, "
+            "with vitral train --init-from or vitral continue",
+            path=path,
+        )
+    for key in ("documents", "config"):
+        if not isinstance(seal.get(key), dict):
+            raise UsageError("{path}: its identity has no {key}", path=path, key=key)
 
 
 def _documents(run: SealedRun) -> None:
     """Compare the sealed JSON files and the log."""
-    hashes = dict(run.seal["documents"])
+    hashes = dict(run.sealed()["documents"])
     if run.newest is not None:
         hashes["environment.json"] = run.newest.history.get("environment")
     for name, hashed in hashes.items():
-        try:
-            run.folder.as_sealed(name, hashed)
-        except UsageError as error:
-            run.find(name, reason(error), is_refused=name == "tokenizer.json")
-    try:
-        if (seal := log_seal(run.newest)) is not None:
-            run.folder.log.require(seal)
-    except UsageError as error:
-        run.find(LOG, reason(error))
+        with run.noted(name, is_refused=name == "tokenizer.json"):
+            run.as_sealed(name, hashed)
+    if (seal := log_seal(run.newest)) is not None:
+        with run.noted(LOG):
+            run.log.require(seal)
 
 
-def _configuration(run: SealedRun) -> None:
+def _require_configuration(run: SealedRun) -> None:
     """Compare config.toml, which people may edit."""
-    where = run.folder.path / CONFIG
-    try:
-        written, sealed = run.folder.config, run.seal["config"]
-        if written == sealed:
-            return
-        from vitral.runs.config import RunConfig, comparable  # loads PyTorch, which takes seconds
+    where, written, sealed = run.path / CONFIG, run.written, run.sealed()["config"]
+    if written == sealed:
+        return
+    from vitral.runs.config import RunConfig, comparable  # loads PyTorch, which takes seconds
 
-        one, other = (comparable(RunConfig.parse(each, str(where))) for each in (sealed, written))
-        found = [f"{key}: {_shown(before)} → {_shown(now)}" for key, before, now in differences(one, other)]
-        if not found:
-            return
-        why = N_("{where}: changed since the run began ({changed})").format(where=where, changed="; ".join(found))
-    except UsageError as error:
-        why = reason(error)
-    line = N_("{why}; vitral doctor --repair {path} restores it").format(why=why, path=run.folder.path)
-    run.find(CONFIG, line, is_refused=True)
+    one, other = (comparable(RunConfig.parse(each, str(where))) for each in (sealed, written))
+    if found := [f"{key}: {_shown(before)} → {_shown(now)}" for key, before, now in differences(one, other)]:
+        raise UsageError("{where}: changed since the run began ({changed})", where=where, changed="; ".join(found))
 
 
 def _shown(value: Any) -> str:
@@ -348,12 +318,9 @@ def _shown(value: Any) -> str:
 def _samples(run: SealedRun) -> None:
     """Compare the samples with the log; no result reads them."""
     with suppress(UsageError):  # found already
-        for event in run.folder.log.events("sample", log_seal(run.newest)):
+        for event in run.metrics("sample"):
             name = f"samples/{step_name(event['step'])}.txt"
-            path = run.folder.path / name
-            try:
-                with readable(path):
-                    if os.path.lexists(path) and read(path, MOST_DOCUMENT) != f"{event['text']}\n".encode():
-                        run.find(name, N_("{where}: differs from the log, which is right").format(where=path))
-            except UsageError as error:
-                run.find(name, reason(error))
+            path = run.path / name
+            with run.noted(name), readable(path):
+                if os.path.lexists(path) and read(path, MOST_DOCUMENT) != f"{event['text']}\n".encode():
+                    raise UsageError("{where}: differs from the log, which is right", where=path)

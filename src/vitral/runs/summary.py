@@ -15,9 +15,10 @@ from typing import Any, Literal
 from vitral.core.errors import UsageError, reason
 from vitral.core.files import as_json, sha256
 from vitral.core.language import Message
-from vitral.runs.checkpoint import FORMAT, MANIFEST, Checkpoint, count_weights, step_name
-from vitral.runs.folder import CONFIG, IMPORTED, log_seal, readable_path, run_folders
+from vitral.runs.checkpoint import FORMAT, MANIFEST, count_weights, step_name
+from vitral.runs.folder import CONFIG, IMPORTED, readable_path, run_folders
 from vitral.runs.lock import is_held
+from vitral.runs.metrics_log import NAME as LOG
 from vitral.runs.sealed import SealedRun, verify
 
 State = Literal["finished", "running", "stopped", "damaged"]
@@ -162,24 +163,45 @@ def _summary(run: SealedRun, summary: RunSummary) -> RunSummary:
     summary = replace(summary, why=_reason(run.findings[0].line, summary.path) if run.findings else "")
     if any(one.is_refused and one.file != CONFIG for one in run.findings):
         return summary
-    config = run.seal["config"]
-    planned = [decision["steps"] for decision in run.seal["decisions"] if decision.get("steps")]
-    steps = [config["training"]["steps"], *planned][-1]
-    corpus = {} if "corpus.json" in damaged else run.folder.document("corpus", run.seal)
-    counted = None if "ngrams.json" in damaged else run.folder.ngrams(run.seal)
-    events: list[dict[str, Any]] = []
-    if newest is not None and "metrics.jsonl" not in damaged:
-        events = list(run.folder.log.events(READ, log_seal(newest)))
+    seal, events, parameters = run.sealed(), list[dict[str, Any]](), None
+    config, model, training = seal["config"], seal["config"]["model"], seal["config"]["training"]
+    corpus = {} if "corpus.json" in damaged else run.document("corpus")
+    counted = None if "ngrams.json" in damaged else run.ngrams()
+    if newest is not None:
+        if LOG not in damaged:
+            events = run.metrics(READ)
+        with suppress(UsageError, OSError):
+            parameters = count_weights(run.steps / step_name(newest.step))
+    curve = tuple(
+        (event["step"], float(event["validation_loss"]), float(event["test_loss"]))
+        for event in events
+        if event["event"] == "evaluation" and math.isfinite(event["validation_loss"] + (event["test_loss"] or 0.0))
+    )
+    last = curve[-1] if curve else (None,) * 3
+    best = next((point for point in reversed(curve) if point[0] == seal.get("best_step")), last)
+    ends = [event for event in events if event["event"] == "end"]
+    steps = [training["steps"], *(one["steps"] for one in seal["decisions"] if one.get("steps"))][-1]
+    objective = training.get("objective", "next-token")
     summary = replace(
         summary,
         format=FORMAT,
-        run=run.seal["run"],
-        **_of_text(config, corpus, run),
-        **_of_model(config, run),
-        **_of_training(config, newest, events),
+        run=seal["run"],
+        **_of_text(config, corpus, seal),
+        parameters=parameters,
+        layers=model["num_layers"],
+        width=model["d_model"],
+        context=model["context_length"],
+        objective=objective if isinstance(objective, str) else objective["name"],
+        seed=config["seed"],
+        step=0 if newest is None else newest.step,
         steps=0 if IMPORTED in corpus else steps,  # an imported model was not trained here: nothing is to finish
+        best_step=best[0],
+        validation_loss=best[1],
+        test_loss=best[2],
         baselines=counted and {int(order): float(loss) for order, loss in counted["orders"].items()},
-        when=_when(run, events),
+        when=_when(run, ends),
+        seconds=sum(float(event["seconds"]) for event in ends) if ends else newest and newest.history.get("seconds"),
+        curve=curve,
     )
     if damaged:
         return summary
@@ -189,7 +211,7 @@ def _summary(run: SealedRun, summary: RunSummary) -> RunSummary:
     return replace(summary, state="stopped", why=reasons[-1] if reasons else "")
 
 
-def _of_text(config: Mapping[str, Any], corpus: Mapping[str, Any], run: SealedRun) -> dict[str, Any]:
+def _of_text(config: Mapping[str, Any], corpus: Mapping[str, Any], seal: Mapping[str, Any]) -> dict[str, Any]:
     """The text, the tokenizer, and marks by which equal test texts and equal test tokens are known."""
     if not corpus:
         return {}
@@ -200,50 +222,16 @@ def _of_text(config: Mapping[str, Any], corpus: Mapping[str, Any], run: SealedRu
         "tokenizer": str(corpus["tokenizer"]),
         "vocab_size": corpus["vocab_size"],
         "test_text": text,
-        "test_tokens": sha256(as_json([text, run.seal["documents"]["tokenizer.json"]])),
+        "test_tokens": sha256(as_json([text, seal["documents"]["tokenizer.json"]])),
     }
 
 
-def _of_model(config: Mapping[str, Any], run: SealedRun) -> dict[str, Any]:
-    model, parameters = config["model"], None
-    if run.newest is not None:
-        with suppress(UsageError, OSError):
-            parameters = count_weights(run.folder.steps / step_name(run.newest.step))
-    keys = {"layers": "num_layers", "width": "d_model", "context": "context_length"}
-    return {"parameters": parameters, **{name: model[key] for name, key in keys.items()}}
-
-
-def _of_training(
-    config: Mapping[str, Any], newest: Checkpoint | None, events: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Steps, time and the losses of the best checkpoint."""
-    training = config["training"]
-    objective = training.get("objective", "next-token")
-    curve = tuple(
-        (event["step"], float(event["validation_loss"]), float(event["test_loss"]))
-        for event in events
-        if event["event"] == "evaluation" and math.isfinite(event["validation_loss"] + (event["test_loss"] or 0.0))
-    )
-    best = None if newest is None else newest.state.get("best_step")
-    of_best = next((point for point in reversed(curve) if point[0] == best), curve[-1] if curve else (None,) * 3)
-    seconds = [float(event["seconds"]) for event in events if event["event"] == "end"]
-    kept = None if newest is None else newest.history.get("seconds")
-    return {
-        "objective": objective if isinstance(objective, str) else objective["name"],
-        "seed": config["seed"],
-        "step": 0 if newest is None else newest.step,
-        **dict(zip(("best_step", "validation_loss", "test_loss"), of_best, strict=True)),
-        "seconds": sum(seconds) if seconds else kept,
-        "curve": curve,
-    }
-
-
-def _when(run: SealedRun, events: Sequence[Mapping[str, Any]]) -> float | None:
-    stepped = [event["stepped"] for event in events if event["event"] == "end" and event.get("stepped")]
+def _when(run: SealedRun, ends: Sequence[Mapping[str, Any]]) -> float | None:
+    stepped = [event["stepped"] for event in ends if event.get("stepped")]
     if stepped:
         return float(stepped[-1])
     name = CONFIG if run.newest is None else f"steps/{step_name(run.newest.step)}/{MANIFEST}"
-    return round((run.folder.path / name).stat().st_mtime, 3)
+    return round((run.path / name).stat().st_mtime, 3)
 
 
 def _reason(line: Message, path: Path) -> Message:

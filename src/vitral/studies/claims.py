@@ -48,14 +48,14 @@ SAME = N_("all {units} have the same difference, so its spread is unknown")
 def every(measured: Any, path: str) -> list[Any]:
     """All values to which a path of keys leads, through mappings and lists, without None and what is missing.
 
-    The key "*" stands for every item of a list.
+    The key "*" stands for every item of a list, a number for one; a list without items has none.
 
     >>> every({"layers": [{"heads": [1.0, 2.0]}, {"heads": [None, 4.0]}]}, "layers/*/heads/*")
     [1.0, 2.0, 4.0]
     """
     found = [measured]
     for key in path.split("/"):
-        found = [one for one in found if one is not None]
+        found = [one for one in found if one not in (None, [])]
         if key == "*":
             found = [item for one in found for item in one]
         else:
@@ -136,7 +136,7 @@ class Comparison:
         rival: name of the baseline arm, for programs; empty where it is compared with no arm.
         failures: of losses, where a run of either arm failed; `values` and `others` are of the others.
         choice: variance that the choice of both arms' tuned values adds to that of the log ratio.
-        untuned: the arms of the two whose best value may lie beyond those tried.
+        untuned: the arms of the two whose best value may lie beyond those tried, each with the reason.
     """
 
     subject: str
@@ -150,7 +150,7 @@ class Comparison:
     rival: str = ""
     failures: "Failures | None" = None
     choice: float = 0.0
-    untuned: tuple[str, ...] = ()
+    untuned: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def differences(self) -> list[float]:
@@ -161,10 +161,16 @@ class Comparison:
 
 
 def to_fixed(
-    subject: str, value: float, meaning: str, quantity: Quantity, values: Mapping[int, float], arm: str = ""
+    subject: str,
+    value: float,
+    meaning: str,
+    quantity: Quantity,
+    values: Mapping[int, float],
+    arm: str = "",
+    sample: Sample = "seeds",
 ) -> Comparison:
     """A comparison with a fixed value, such as chance; `meaning` names the value in the sentence."""
-    return Comparison(subject, meaning, quantity, values, dict.fromkeys(values, value), arm)
+    return Comparison(subject, meaning, quantity, values, dict.fromkeys(values, value), arm, sample=sample)
 
 
 @dataclass(frozen=True)
@@ -300,11 +306,8 @@ class Claim:
         one = self.comparison
         about = {"subject": capital(one.subject), "against": one.against, "quantity": one.quantity.told}
         text = self._compared(about) if self.failures is None else self._failing(self.failures, about)
-        if not one.untuned:
-            return text
-        return text + _(
-            " Untuned, since the best value is the last that was tried: {arms}.", arms=", ".join(one.untuned)
-        )
+        arms = "; ".join(f"{arm} ({why})" for arm, why in one.untuned.items())
+        return text + _(" Untuned: {arms}.", arms=arms) if arms else text
 
     def _compared(self, about: Plain) -> str:
         """The sentence where no run failed."""
@@ -336,9 +339,19 @@ class Claim:
             return ""
         return _("trained seeds only, {k} of {n}", k=self.seeds, n=max(self.failures.seeds, self.failures.others))
 
+    @property
+    def unseen(self) -> str:
+        """Where each seed shows that the arm is worse and the ranks do not, that in words; empty otherwise."""
+        found, least = self.failures, min(self.comparison.differences, default=1)
+        if self.p is None or found is None or found.others_failed or self.shown or least <= 0:
+            return ""
+        return _("worse in each of {n} seeds; the test of ranks does not show it", n=found.seeds)
+
     def _failing(self, found: Failures, about: Mapping[str, str]) -> str:
         """The sentence where runs failed."""
-        if self.p is None:
+        if self.unseen:
+            test = f"; {self.unseen}"
+        elif self.p is None:
             test = _("; no test: {why}", why=self.why)
         else:
             more = "" if self.family == 1 else _(", corrected for the {n} contrasts of the study", n=self.family)

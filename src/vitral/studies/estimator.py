@@ -28,7 +28,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist
+from statistics import NormalDist, fmean
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -325,12 +325,12 @@ def mean_interval(values: Sequence[float], confidence: float = 1 - LEVEL) -> Int
     """
     if not all(map(math.isfinite, values)):
         raise UsageError("an interval needs finite values")
-    mean, num = math.fsum(values) / len(values), len(values)
+    mean, num = fmean(values), len(values)
     if num == 1:
         return Interval(mean, None, None, 1)
     from scipy import stats
 
-    half = float(stats.t.ppf((1 + confidence) / 2, num - 1)) * standard_error(values, mean)
+    half = float(stats.t.ppf((1 + confidence) / 2, num - 1) * stats.sem(values))
     return Interval(mean, mean - half, mean + half, num)
 
 
@@ -344,8 +344,3 @@ def bootstrap_interval(values: Sequence[float]) -> Interval:
     drawn = np.random.default_rng(0).integers(len(found), size=(RESAMPLES, len(found)))
     low, high = np.quantile(found[drawn].mean(axis=1), [LEVEL / 2, 1 - LEVEL / 2])
     return Interval(float(found.mean()), float(low), float(high), len(found))
-
-
-def standard_error(values: Sequence[float], mean: float) -> float:
-    """S / √n of at least two values."""
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values))

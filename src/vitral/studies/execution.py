@@ -39,9 +39,10 @@ from vitral.studies.resolution import ResolvedArm, resolve, tokenizers_of
 from vitral.studies.results import ArmResult, RunResult, StudyResult, require_config
 from vitral.studies.texts import Texts, baselines_of, final_split, require_fit
 from vitral.studies.tuning import trials_of, tune_arms
-from vitral.studies.waves import Work, noting
+from vitral.studies.waves import Work
 from vitral.training import Callback, RunConfig, silent
 from vitral.training.costs import require_training_memory
+from vitral.training.events import noting
 from vitral.training.plans import FIT, resolve_plan
 from vitral.training.run import build_model
 
@@ -193,4 +194,4 @@ def _with_plan(base: RunConfig, found: Mapping[str, Any] | None, out: Path, data
     changes = {key: getattr(record.training, key) for keys, chosen in free.items() if chosen for key in keys}
     dropout = base.model.dropout if training.regularisation is None else record.model.dropout
     model = base.model.model_copy(update={"dropout": dropout})
-    return base.model_copy(update={"model": model, "training": training.model_copy(update=changes)})
+    return base.model_copy(update={"model": model}).with_training(**changes)

@@ -110,11 +110,25 @@ def opened(asked: Any, folder: Path, threads: int) -> Generator[Any]:
     if asked is None or asked == 1 or hasattr(asked, "submit"):
         yield None if asked == 1 else asked
     elif isinstance(asked, int) and asked > 1:
-        _require_cores(asked, threads)
+        most = max(1, cores() // threads)
+        if asked > most:
+            raise UsageError(
+                "--workers {asked}: each training has {threads} threads and this machine {cores} cores, so that at "
+                "most {most} can work at a time; a new study may have fewer --threads",
+                asked=asked,
+                threads=threads,
+                cores=cores(),
+                most=most,
+            )
         with _processes(asked) as pool:
             yield pool
     elif kind == "dask":
-        with _dask(where) as client:
+        distributed = _library("dask", "distributed")
+        try:
+            client = distributed.Client(where, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise _refused(f"dask:{where}", error) from None
+        with client:
             yield client.get_executor(pure=False)  # a job that is tried again is not its former error
     elif kind == "slurm":
         yield _slurm(where, folder, threads)
@@ -123,20 +137,6 @@ def opened(asked: Any, folder: Path, threads: int) -> Generator[Any]:
             "executor {asked!a:.60}: neither a number of processes, dask:ADDRESS, slurm:KEY=VALUE nor an object with a "
             "method submit",
             asked=asked,
-        )
-
-
-def _require_cores(workers: int, threads: int) -> None:
-    there = cores()
-    most = max(1, there // threads)
-    if workers > most:
-        raise UsageError(
-            "--workers {asked}: each training has {threads} threads and this machine {cores} cores, so that at most "
-            "{most} can work at a time; a new study may have fewer --threads",
-            asked=workers,
-            threads=threads,
-            cores=there,
-            most=most,
         )
 
 
@@ -184,14 +184,6 @@ def _be_a_worker() -> None:
         os._exit(1)
 
     threading.Thread(target=follow, name="parent", daemon=True).start()
-
-
-def _dask(address: str) -> Any:
-    distributed = _library("dask", "distributed")
-    try:
-        return distributed.Client(address, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise _refused(f"dask:{address}", error) from None
 
 
 def _slurm(options: str, folder: Path, threads: int) -> Any:

@@ -185,13 +185,9 @@ def require_finished(out: Path) -> None:
         raise UsageError("{path}: is not finished; vitral resume {path} goes on with it", path=out)
 
 
-def _new_name(out: Path) -> Path:
-    return out.with_name(f".{out.name}.{uuid.uuid4().hex}")
-
-
 def _taken_over(out: Path) -> Path:
     """A new name for a run, where now is what an ended process has left of it, if there is anything."""
-    mine = _new_name(out)
+    mine = out.with_name(f".{out.name}.{uuid.uuid4().hex}")
     for left in left_of(out):
         if is_run(left) and not is_held(left):
             with suppress(OSError):  # another process was faster
@@ -204,7 +200,7 @@ def _publish(work: Path, out: Path, keep: int) -> None:
     """Give a finished run its place, and remove what ended processes have left of it."""
     run = RunFolder.open(work)
     run.sweep()
-    if (newest := run.newest()) is not None:
+    if (newest := run.latest()) is not None:
         run.tidy(newest, keep=keep)  # the end of a save, which a kill may skip
     with storage(out):
         try:

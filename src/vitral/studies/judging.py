@@ -26,7 +26,7 @@ import numpy as np
 from vitral.core.language import _, ngettext
 from vitral.studies import estimator
 from vitral.studies.claims import ENOUGH_SEEDS, SAME, Claim, Comparison, Failures, Sample
-from vitral.studies.estimator import LEVEL, mean_interval, standard_error
+from vitral.studies.estimator import LEVEL, mean_interval
 
 
 def judge(comparisons: Sequence[Comparison]) -> tuple[Claim, ...]:
@@ -58,10 +58,8 @@ def judge_losses(comparisons: Sequence[Comparison], *, margin: float) -> tuple[C
     if tested and not why:
         rows = list(series)
         logs = np.log([[series[row][seed] for seed in seeds] for row in rows])
-        pairs, further = (
-            [(rows.index(one.arm), rows.index(one.rival)) for one in tested],
-            [one.choice for one in tested],
-        )
+        pairs = [(rows.index(one.arm), rows.index(one.rival)) for one in tested]
+        further = [one.choice for one in tested]
         try:
             # Arms that fail have their equal share of the family's level.
             share = len(tested) / len(counted)
@@ -71,8 +69,10 @@ def judge_losses(comparisons: Sequence[Comparison], *, margin: float) -> tuple[C
             why = _(SAME, units=_("seeds"))
     claims = []
     for one in comparisons:
-        shared = [seed for seed in one.values if seed in one.others]
-        plain = Claim(one, len(shared), _ratio_difference(one, shared), family=len(counted), margin=margin)
+        shared = [value for seed, value in one.values.items() if seed in one.others]
+        plain = Claim(one, len(shared), math.nan, family=len(counted), margin=margin)
+        if shared:
+            plain = replace(plain, difference=geometric_mean(shared) - plain.reference)
         if one.excluded:
             claims.append(replace(plain, why=one.excluded))
         elif one.failures is not None:
@@ -108,13 +108,6 @@ def _too_small(num: int, units: Sample) -> str:
         units=_(units),
         n=num,
     )
-
-
-def _ratio_difference(one: Comparison, shared: Sequence[int]) -> float:
-    """The difference of the two geometric means over the shared seeds."""
-    if not shared:
-        return math.nan
-    return geometric_mean([one.values[seed] for seed in shared]) - geometric_mean([one.others[seed] for seed in shared])
 
 
 def _estimated(plain: Claim, found: estimator.Difference) -> Claim:
@@ -159,7 +152,6 @@ def _judged(one: Comparison, family: int, why: str) -> Claim:
     from scipy import stats
 
     interval = mean_interval(differences, 1 - LEVEL / family)
-    error = standard_error(differences, interval.mean)
-    statistic = abs(interval.mean) / error if error else math.inf
-    p = min(1.0, family * 2 * float(stats.t.sf(statistic, num - 1)))
-    return Claim(one, num, interval.mean, interval.low, interval.high, p, family)
+    _statistic, p = stats.ttest_1samp(differences, 0.0)
+    p = family * float(p)  # pyright: ignore[reportArgumentType]
+    return Claim(one, num, interval.mean, interval.low, interval.high, min(1.0, p), family)

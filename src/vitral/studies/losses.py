@@ -55,10 +55,6 @@ class LossClaims:
         """In the order of a report."""
         return (self.rank, *self.floors, *self.contrasts, *self.untuned, *self.notes)
 
-    def contrast(self, arm: str) -> Claim | None:
-        """The contrast of this arm; None for the base and for arms that are not compared."""
-        return next((claim for claim in self.contrasts if claim.comparison.arm == arm), None)
-
 
 def loss_claims(result: StudyResult) -> LossClaims:
     """Judge the losses of a study; its arms have the titles of the current language."""
@@ -101,7 +97,6 @@ def baseline_arm(result: StudyResult, arm: ArmResult) -> ArmResult:
 def loss_comparisons(result: StudyResult) -> list[Comparison]:
     """Each compared arm against its baseline arm; excluded where the base fails."""
     quantity, base_fails = loss_quantity(result), too_early(result, result.arms[0])
-    at_edge = {one.arm for one in result.tuning if one.at_edge}
     found = []
     for arm in result.arms[1:]:
         if not (arm.arm.compared and arm.arm.contrast):
@@ -119,10 +114,19 @@ def loss_comparisons(result: StudyResult) -> list[Comparison]:
             rival=rival.arm.name,
             failures=Failures(len(failed), len(arm.runs), len(others), len(rival.runs)) if failed or others else None,
             choice=choice_variance(result, arm, rival),
-            untuned=tuple(each.arm.title for each in (arm, rival) if each.arm.name in at_edge),
+            untuned={each.arm.title: why for each in (arm, rival) if (why := untuned(result, each))},
         )
         found.append(one)
     return found
+
+
+def untuned(result: StudyResult, arm: ArmResult) -> str:
+    """The reason why an arm is untuned in a study that tunes; empty where it is tuned."""
+    tuned = next((one for one in result.tuning if one.arm == arm.arm.name), None)
+    if tuned is None:
+        return _("no value was tried") if result.tuning else ""
+    why = N_("the base's value, by a tie") if tuned.by_tie else N_("a better value may lie beyond those tried")
+    return _(why) if tuned.at_edge else ""
 
 
 def choice_variance(result: StudyResult, arm: ArmResult, rival: ArmResult) -> float:
@@ -156,6 +160,15 @@ def failed_seeds(result: StudyResult, arm: ArmResult) -> tuple[int, ...]:
         if run.stopped is not None
         or (comparable and run.seed in arm.losses and arm.losses[run.seed] >= bigram_baseline(result, run.seed))
     )
+
+
+def told_title(result: StudyResult, arm: ArmResult) -> str:
+    """The arm's title, with the number of seeds that trained where some failed."""
+    failed, n = len(failed_seeds(result, arm)), len(arm.runs)
+    if not failed:
+        return arm.arm.title
+    text = N_("{arm} (trained seeds only, {k} of {n})") if failed < n else N_("{arm} (fails)")
+    return _(text, arm=arm.arm.title, k=n - failed, n=n)
 
 
 def bigram_baseline(result: StudyResult, seed: int) -> float:
@@ -207,7 +220,7 @@ def _notes(result: StudyResult, contrasts: Sequence[Claim]) -> list[Note]:
     added = [str(seed) for seed in result.seeds if seed not in result.first_seeds]
     if added:
         text = _(
-            "Seed {seeds} was added to a study that already had results. Intervals and p values ignore that choice; if "
+            "Seeds added to a study that already had results: {seeds}. Intervals and p values ignore that choice; if "
             "it was made because of the results, they are too narrow and too small.",
             seeds=", ".join(added),
         )
@@ -228,14 +241,12 @@ def _seen(detectable: Sequence[float]) -> str:
     )
 
 
-def difference_text(claim: Claim | None, *, percent: bool = True) -> str:
-    """A contrast in a table: `+0.770 (+0.751 to +0.789), +43.7%`; a dash where there is none."""
-    if claim is None or not math.isfinite(claim.difference):
+def difference_text(claim: Claim) -> str:
+    """A comparison in a table: `+0.770 (+0.751 to +0.789)`; a dash where there is none."""
+    if not math.isfinite(claim.difference):
         return "\N{EN DASH}"
-    digits = claim.comparison.quantity.digits
     span = f" ({unbroken(claim.span)})" if claim.span else ""
-    share = f", {signed(claim.percent, 1)}%" if percent and claim.percent is not None else ""
-    return f"{signed(claim.difference, digits)}{span}{share}"
+    return f"{signed(claim.difference, claim.comparison.quantity.digits)}{span}"
 
 
 # ---------------------------------------------------------------- beside counts
@@ -250,10 +261,11 @@ def mean_loss(result: StudyResult, arm: ArmResult) -> Interval | None:
 def rank(result: StudyResult) -> Note:
     """The base among the n-gram baselines, with the uncertainty of the seeds and of the test text."""
     base = result.arms[0]
-    mean, title = mean_loss(result, base), capital(base.arm.title)
+    mean = mean_loss(result, base)
     if mean is None:
-        return Note(_("{arm} fails from every seed, so nothing is compared with it.", arm=title), base.arm.name)
-    given = {"arm": title, "loss": nats(mean.mean), "unit": _(result.study.unit)}
+        text = N_("{arm} fails from every seed, so nothing is compared with it.")
+        return Note(_(text, arm=capital(base.arm.title)), base.arm.name)
+    given = {"arm": capital(told_title(result, base)), "loss": nats(mean.mean), "unit": _(result.study.unit)}
     if not is_causal_lm(base.config):
         return Note(_("{arm}: test loss {loss} {unit}, of another task.", **given), base.arm.name)
     loss = mean.mean / base.factor
@@ -327,5 +339,7 @@ def floors(result: StudyResult) -> tuple[Check, ...]:
             baseline=nats(result.baseline(BIGRAM)),
         )
         limits = floor - BELOW_THE_FLOOR, None, expected, result.study.unit
-        found.append(Check(arm.arm.title, _("lowest test loss"), min(arm.losses.values()), *limits, arm=arm.arm.name))
+        found.append(
+            Check(told_title(result, arm), _("lowest test loss"), min(arm.losses.values()), *limits, arm=arm.arm.name)
+        )
     return tuple(found)

@@ -37,9 +37,14 @@ class StudyPlan:
             UsageError: the design does not fit the base, or the folder contains another study.
             StorageError: writing to disk failed.
         """
-        seeds, budget = self.seeds, self.budget
         return run_study(
-            self.study, self.base, self.out, seeds=seeds, budget=budget, callback=callback, executor=executor
+            self.study,
+            self.base,
+            self.out,
+            seeds=self.seeds,
+            budget=self.budget,
+            callback=callback,
+            executor=executor,
         )
 
 
@@ -82,16 +87,21 @@ def plan_study(
     return StudyPlan(study, base, seeds, folder, shlex.join(map(str, words)), chosen)
 
 
-def settings_of(table: Mapping[str, Any], path: str = "") -> Iterator[str]:
+def settings_of(table: Mapping[str, Any]) -> Iterator[str]:
     """A nested table as the `KEY=VALUE` that `--set` reads.
 
     >>> list(settings_of({"model": {"norm": "post", "d_model": 64}}))
     ['model.norm=post', 'model.d_model=64']
     """
+    for path, value in leaves(table):
+        is_bare = isinstance(value, str) and assignment(f"x={value}") == {"x": value}
+        yield f"{path}={value if is_bare else json.dumps(value)}"
+
+
+def leaves(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a nested table with their dotted keys, in order."""
     for key, value in table.items():
         if isinstance(value, Mapping):
-            yield from settings_of(value, f"{path}{key}.")
+            yield from leaves(value, f"{path}{key}.")
         else:
-            bare = f"x={value}"
-            is_bare = isinstance(value, str) and assignment(bare) == {"x": value}
-            yield f"{path}{key}={value if is_bare else json.dumps(value)}"
+            yield f"{path}{key}", value

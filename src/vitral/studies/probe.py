@@ -175,7 +175,7 @@ class Against:
     def of(self, result: StudyResult, arms: Arms) -> list[Comparison]:
         """The comparisons, arm by arm."""
         return [
-            _paired((arm, quantity), (other, quantity), other.title, self.sample)
+            _paired(arm, quantity, other, quantity, other.title, self.sample)
             for arm, other in self.pairs(result, arms)
             for quantity in self.quantities
             if arm.values(quantity) and other.values(quantity)
@@ -197,7 +197,7 @@ class Within:
         """The comparisons, arm by arm."""
         needed = [one for one in (self.one, self.other, self.given) if one is not None]
         return [
-            _paired((arm, self.one), (arm, self.other), self.other.told, "seeds")
+            _paired(arm, self.one, arm, self.other, self.other.told, "seeds")
             for arm in arms
             if all(arm.values(one) for one in needed)
         ]
@@ -223,16 +223,12 @@ class Fixed:
 
 
 def _paired(
-    one: tuple[ArmMeasures, Quantity],
-    other: tuple[ArmMeasures, Quantity],
-    against: str,
-    sample: Sample,
+    arm: ArmMeasures, quantity: Quantity, rival: ArmMeasures, same: Quantity, against: str, sample: Sample
 ) -> Comparison:
     """The comparison, without a test where runs that both arms have miss the value on one side only.
 
     The shared rest would be a selection by the outcome: the runs in which the number happens to be defined.
     """
-    (arm, quantity), (rival, same) = one, other
     values, others = arm.values(quantity), rival.values(same)
     runs = [run for run in arm.runs if run in rival.runs]
     missing = sum((run in values) != (run in others) for run in runs)
@@ -327,10 +323,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Dots:
-    """A figure with a row for each arm: its values of a quantity, and their mean with its interval."""
+    """A figure of the values of each arm, and their mean with its interval, for each quantity."""
 
     title: str
-    quantity: Quantity
+    quantities: Sequence[Quantity]
     arms: Arms = ()
     sample: Sample = "seeds"
 
@@ -451,6 +447,12 @@ def mean_curve(label: str, values: Mapping[float, Sequence[float]]) -> Curve:
     places = sorted(values)
     y = [values[place] for place in places]
     return Curve(label, places, [*map(fmean, y)], [*map(min, y)], [*map(max, y)])
+
+
+def exponents(arms: Arms, key: str, quantity: Quantity) -> dict[int, float]:
+    """The exponent with which a quantity grows with a number of the arms, seed by seed, see `slopes`."""
+    logs = [{seed: math.log(value) for seed, value in arm.values(quantity).items()} for arm in arms]
+    return slopes([math.log(arm.first[key]) for arm in arms], logs)
 
 
 def slopes(places: Sequence[float], values: Sequence[Mapping[int, float]]) -> dict[int, float]:

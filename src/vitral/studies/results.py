@@ -125,12 +125,14 @@ class Tuned:
         chosen: the factor of the chosen trial.
         at_edge: whether the chosen trial is the first or the last, so that a better value may lie beyond it: the arm is
             untuned.
+        by_tie: whether another trial has a lower loss, and the base's value was taken since they cannot be told apart.
     """
 
     arm: str
     trials: tuple[Trial, ...]
     chosen: float
     at_edge: bool
+    by_tie: bool = False
 
     def plain(self) -> dict[str, Any]:
         """As plain data."""
@@ -138,7 +140,7 @@ class Tuned:
             {"factor": one.factor, "values": dict(one.values), "validation_loss": one.loss, "losses": [*one.losses]}
             for one in self.trials
         ]
-        return {"arm": self.arm, "chosen": self.chosen, "at_edge": self.at_edge, "trials": trials}
+        return {key: getattr(self, key) for key in ("arm", "chosen", "at_edge", "by_tie")} | {"trials": trials}
 
 
 def trial_error(tuning: Iterable[Tuned]) -> float:
@@ -240,7 +242,7 @@ def require_config(run: SealedRun, wanted: RunConfig, free: Collection[str] = ()
             raise UsageError(
                 "{path}: is not the run of this arm: {key} is {other!r:.60} there and {one!r:.60} in the "
                 "study; put the right run there, or move this one away",
-                path=run.folder.path,
+                path=run.path,
                 key=key,
                 other=other,
                 one=one,
@@ -262,7 +264,7 @@ def require_parent(run: SealedRun, parent: Path | None) -> None:
         raise UsageError(
             "{path}: is not the run of this arm: it began from other weights than {begins}; put the right run there, "
             "or move this one away",
-            path=run.folder.path,
+            path=run.path,
             begins=_("random weights") if parent is None else parent,
         )
 
@@ -291,7 +293,7 @@ def read_run(run: SealedRun) -> RunResult:
     Raises:
         UsageError: it is damaged; names the file.
     """
-    metrics = run.folder.metrics()
+    metrics = run.metrics()
     evaluations = [event for event in metrics if event["event"] == "evaluation"]
     curve = tuple((event["step"], event["test_loss"]) for event in evaluations if event.get("test_loss") is not None)
     last = evaluations[-1] if evaluations else {}
@@ -303,7 +305,7 @@ def read_run(run: SealedRun) -> RunResult:
         test_loss, stopped = None, N_("the test loss at the last step is {loss}").format(loss=test_loss)
     return RunResult(
         seed=run.config.seed,
-        path=run.folder.path,
+        path=run.path,
         curve=curve,
         train_loss=last.get("train_loss"),
         validation_loss=last.get("validation_loss"),

@@ -182,33 +182,19 @@ def _uncertain(theta: np.ndarray, jacobian: np.ndarray, spread: float) -> Any:
     return theta + vectors @ np.array([ufloat(0.0, error) for error in errors.tolist()])
 
 
-def law_columns() -> tuple[str, ...]:
-    """The headings of fitted laws in the current language."""
-    return (
-        _("law"),
-        _("exponent"),
-        _("value"),
-        _("95% interval"),
-        _("determined"),
-        _("constant (interval)"),
-        _("floor E"),
-        _("misfit"),
-    )
-
-
-def law_row(law: str, symbol: str, fit: Fit, name: str) -> tuple[str, ...]:
-    """The exponent of one quantity of a law, its constant, the floor and the misfit, in the order of `law_columns`."""
+def law_row(law: str, symbol: str, fit: Fit, name: str) -> dict[str, str]:
+    """The exponent of one quantity of a law, its constant, the floor and the misfit, by heading."""
     exponent, floor, constant = fit.exponent(name), fit.floor, fit.constant(name)
-    return (
-        law,
-        symbol,
-        number(exponent.value, ".3f"),
-        exponent.span,
-        _("yes") if exponent.determined else _("no"),
-        NONE if constant is None else powers(constant),
-        NONE if floor is None else floor.text,
-        number(100 * fit.spread, ".2f") + "%",
-    )
+    return {
+        _("law"): law,
+        _("exponent"): symbol,
+        _("value"): number(exponent.value, ".3f"),
+        _("95% interval"): exponent.span,
+        _("determined"): _("yes") if exponent.determined else _("no"),
+        _("constant (interval)"): NONE if constant is None else powers(constant),
+        _("floor E"): NONE if floor is None else floor.text,
+        _("misfit"): number(100 * fit.spread, ".2f") + "%",
+    }
 
 
 def powers(constant: Estimate) -> str:

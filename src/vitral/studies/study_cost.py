@@ -15,7 +15,7 @@ from vitral.training.costs import step_flops
 from vitral.training.deadline import FORWARD
 from vitral.training.plans import resolve_plan
 from vitral.training.run import build_model
-from vitral.training.trials import ExecutionPlan, time_steps
+from vitral.training.trials import time_steps
 
 CHARACTERS = 102
 """Vocabulary of a character tokenizer whose text is not at hand."""
@@ -39,7 +39,7 @@ def study_minutes() -> dict[str, dict[str, float]]:
     """
     usual = resolve_plan(configure("study"), _model, 10**9).config
     with using_threads(usual.training.threads):
-        seconds = time_steps(usual, _model, ExecutionPlan(usual.training.dtype, compile=False))
+        seconds = time_steps(usual.with_training(compile=False), _model)
     pace = seconds / step_flops(usual, CHARACTERS)
     studies = map(study_named, study_names())
     return {study.name: {one: _seconds(study, one, pace) / 60 for one in study.budgets} for study in studies}

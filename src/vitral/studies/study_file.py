@@ -33,19 +33,7 @@ def read_study(path: Path) -> Study:
     Raises:
         UsageError: the file cannot be read or is not a study; one line names the file and the key.
     """
-    return _study(read_toml(path), str(path))
-
-
-def parse_study(text: str, where: str) -> Study:
-    """The study in a TOML text; `where` names the text in errors.
-
-    Raises:
-        UsageError: the text is not a study; one line names the key.
-    """
-    try:
-        return _study(tomllib.loads(text), where)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError("{where}: not TOML: {fault}", where=where, fault=error) from None
+    return parse_study(read_toml(path), str(path))
 
 
 def titles_of(text: str) -> dict[str, Message]:
@@ -71,7 +59,12 @@ class _Grid(Config):
     grid: Annotated[list[Annotated[list[Table], Field(min_length=1)]], Field(min_length=1)]
 
 
-def _study(data: Mapping[str, Any], where: str) -> Study:
+def parse_study(data: Mapping[str, Any], where: str) -> Study:
+    """The study in the tables of a file; `where` names the file in errors.
+
+    Raises:
+        UsageError: they are no study; one line names the key.
+    """
     found = _Shorthands.parse({key: data[key] for key in data.keys() & _Shorthands.model_fields}, where)
     if found.changes and not found.budgets:
         raise UsageError(
@@ -81,9 +74,7 @@ def _study(data: Mapping[str, Any], where: str) -> Study:
     budgets = {
         name: one.plain() | {"changes": merge(found.changes, one.changes)} for name, one in found.budgets.items()
     }
-    arms = [
-        plain for index, arm in enumerate(found.arms) for plain in _arms(arm, found, f"{where}: arms.{index}")
-    ]
+    arms = [plain for index, arm in enumerate(found.arms) for plain in _arms(arm, found, f"{where}: arms.{index}")]
     rest = {key: value for key, value in data.items() if key not in ("changes", "axes")}
     return Study.parse({**rest, "budgets": budgets, "arms": arms}, where)
 
@@ -97,15 +88,14 @@ def _arms(arm: Table, study: _Shorthands, where: str) -> Iterator[Table]:
     if "grid" not in arm:
         yield Arm.parse(arm, where).plain()
         return
-    axes, template = _axes(_named(arm["grid"], study.axes), where), {key: value for key, value in arm.items() if key != "grid"}
+    template = {key: value for key, value in arm.items() if key != "grid"}
+    axes = _axes(_named(arm["grid"], study.axes), where)
     for rows in itertools.product(*axes):
         values = {key: value for row in rows for key, value in row.items()}
-        budgets = [table["budget"] for table in (template, *rows) if "budget" in table]
+        budgets = [table.get("budget", BUDGETS[0]) for table in (template, *rows)]
         filled = _filled(template, values, where)
         if filled.get("name") != study.arms[0].get("name"):
-            yield Arm.parse(
-                filled | ({"budget": max(budgets, key=(*BUDGETS, *budgets).index)} if budgets else {}), where
-            ).plain()
+            yield Arm.parse(filled | {"budget": max(budgets, key=(*BUDGETS, *budgets).index)}, where).plain()
 
 
 def _axes(given: Any, where: str) -> list[list[Table]]:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vitral.core.config import merge
+from vitral.core.config import assignment, merge
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.runs import is_run
@@ -66,13 +66,9 @@ def scaled(arm: ResolvedArm, row: Row) -> ResolvedArm:
     Raises:
         UsageError: the values make no configuration.
     """
-    plain = arm.config.plain()
-    for key, value in _values(arm.config, row).items():
-        nested: Any = value
-        for part in reversed(key.split(".")):
-            nested = {part: nested}
-        plain = merge(plain, nested)
-    return replace(arm, config=RunConfig.parse(plain, _("arm {arm}, tuned", arm=arm.arm.name)))
+    changes = (assignment(f"{key}={value!r}") for key, value in _values(arm.config, row).items())
+    where = _("arm {arm}, tuned", arm=arm.arm.name)
+    return replace(arm, config=RunConfig.parse(merge(arm.config.plain(), *changes), where))
 
 
 def trial_name(arm: str, row: Row, seed: int) -> str:
@@ -96,11 +92,11 @@ def chosen(arm: str, tried: Iterable[Trial], base: Mapping[str, float] | None, e
     """
     order = tuple(sorted(tried, key=lambda trial: trial.factor))
     finite = [trial for trial in order if trial.loss is not None]
-    best = min(finite or order, key=lambda trial: trial.loss or abs(math.log(trial.factor)))
+    best = least = min(finite or order, key=lambda trial: trial.loss or abs(math.log(trial.factor)))
     if base is not None and finite:
         tied = [one for one in finite if math.log((one.loss or math.inf) / (best.loss or math.inf)) <= error]
         best = next((one for one in tied if _same(one.values, base)), best)
-    return Tuned(arm, order, best.factor, not finite or best in (order[0], order[-1]))
+    return Tuned(arm, order, best.factor, not finite or best in (order[0], order[-1]), best is not least)
 
 
 def _same(one: Mapping[str, float], other: Mapping[str, float]) -> bool:

@@ -1,6 +1,6 @@
 """The trainings of a call: which job after which, by whom, and what is told of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -16,13 +16,9 @@ from vitral.studies.jobs import Job, JobStopped, attempt, do
 from vitral.studies.results import RunResult, read_run, require_config, require_parent
 from vitral.studies.texts import Texts
 from vitral.training import Callback
+from vitral.training.events import noting
 
 Name = TypeVar("Name")
-
-
-def noting(callback: Callback) -> Callable[[str], object]:
-    """A function that tells a line."""
-    return lambda line: callback({"event": "note", "text": line})
 
 
 class Work:
@@ -92,7 +88,7 @@ class Work:
             else:
                 elsewhere.append(job)
         if elsewhere:
-            self._elsewhere(elsewhere, self.executor)
+            self._elsewhere(elsewhere)
         for job in wave:
             if job.out not in self.results:
                 run = enter(job.out, lambda line: None)
@@ -100,7 +96,7 @@ class Work:
                 require_parent(run, job.parent)
                 self.results[job.out] = read_run(run)
 
-    def _elsewhere(self, jobs: Sequence[Job], executor: Any) -> None:
+    def _elsewhere(self, jobs: Sequence[Job]) -> None:
         """Have jobs done whose folders another process finds by their absolute paths."""
         outside = tuple(Path(arm.run).absolute() for arm in self.study.arms if arm.run is not None)
         led = is_held(self.out)  # not on a file system without locks
@@ -110,7 +106,7 @@ class Work:
             note(N_("{job}: finished ({done} of {all})").format(job=job.name, done=next(number), all=len(jobs)))
 
         placed = [replace(job, study=job.study.absolute(), parent=job.parent and job.parent.absolute()) for job in jobs]
-        run_all(placed, lambda job: executor.submit(attempt, job, *given), done, note)
+        run_all(placed, lambda job: self.executor.submit(attempt, job, *given), done, note)
 
     def _labelled(self, job: Job) -> Callback:
         """A callback that adds to each event its job, and the work before it, in it and in all."""

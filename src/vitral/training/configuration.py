@@ -16,7 +16,8 @@ from vitral.runs import RunFolder, enter, load_run, refuse_existing
 from vitral.runs.presets import Preset, presets
 from vitral.training import Callback, RunConfig, ranks, resume, train
 from vitral.training.deadline import TimeFrame
-from vitral.training.plans import FIT, LADDER, ResolvedPlan
+from vitral.training.events import noting
+from vitral.training.plans import FIT, LADDER, LADDER_TRAINING, ResolvedPlan
 from vitral.training.run import how_far_begun, resolved_plan
 from vitral.training.text_plan import TextPlan, plan_text, usual_shape, written_plan
 
@@ -84,17 +85,15 @@ class RunPlan:
             TrainingStopped: a number was not finite.
             StorageError: writing to disk failed.
         """
-        match ranks.broadcast(ranks.leads() and how_far_begun(out)):
-            case "stopped":
-                return resume(out, callback=callback, frame=frame)
-            case "finished":
-                return RunFolder(out)
-            case _ if ranks.leads():
-                refuse_existing(out)
-            case _:
-                pass
+        begun = ranks.broadcast(ranks.leads() and how_far_begun(out))
+        if begun == "stopped":
+            return resume(out, callback=callback, frame=frame)
+        if begun == "finished":
+            return RunFolder(out)
+        if ranks.leads():
+            refuse_existing(out)
         for line in () if self.corpus is None else self.text.lines:
-            callback({"event": "note", "text": line})
+            noting(callback)(line)
         # A run that starts from another one has that one's tokenizer: training prepares its text itself.
         is_read = self.init_from is None and self.corpus is not None and ranks.leads()
         dataset = self.dataset() if is_read else None
@@ -215,7 +214,7 @@ def _sized(minutes: float, chosen: set[str]) -> dict[str, Any]:
     usual = next(usual for least, usual in reversed(USUAL) if minutes >= least)
     size = next(size for size in LADDER if (size.model["d_model"], size.model["num_layers"]) == usual)
     plan = "auto" if chosen.isdisjoint(PRECISION) else "as-written"
-    return {"model": size.model, "training": {**size.training, "plan": plan}}
+    return {"model": size.model, "training": {**LADDER_TRAINING, "plan": plan}}
 
 
 def _require_text_or_preset(start: str | None, known: Mapping[str, Preset]) -> None:

@@ -14,8 +14,8 @@ from vitral.runs.folder import DUE
 from vitral.runs.optimizers import MuonConfig, OptimizerConfig
 from vitral.training import ranks
 from vitral.training.deadline import TimeFrame
-from vitral.training.events import Callback, silent
-from vitral.training.optimizers import load_optimizer_tensors, optimizer_of
+from vitral.training.events import Callback, noting, silent
+from vitral.training.optimizers import load_optimizer_tensors
 from vitral.training.resumption import identity_of, last_checkpoint, require_same_batches, restored
 from vitral.training.run import begin, complete, follow, keep, require_same_parts, resolved_plan
 from vitral.training.trainer import Trainer
@@ -69,11 +69,7 @@ def continue_run(
     if minutes is not None and not 0 < minutes < math.inf:
         raise UsageError("minutes: {minutes:g}, expected a positive number", minutes=minutes)
     refuse_existing(out)
-    frame = frame or TimeFrame()
-
-    def note(line: str) -> None:
-        callback({"event": "note", "text": line})
-
+    frame, note = frame or TimeFrame(), noting(callback)
     with only_training():
         sealed = enter(path, note)
         sealed.require_text()
@@ -88,7 +84,9 @@ def continue_run(
             config = complete(continued(plan.config, parent.config, parent.state.step)).watched()
             for line in (*plan.notes, schedule_note(config, parent.config)):
                 note(line)
-            trainer = _trainer(parent, config, checkpoint, RunFolder(out), callback)
+            state = replace(parent.state, loss_sum=0.0, loss_count=0, best_loss=None, best_step=None)
+            trainer = Trainer(config, parent.dataset, parent.model, RunFolder(out), callback, state, parent.baselines)
+            load_optimizer_tensors(trainer.model, trainer.optimizer, checkpoint.optimizer, str(path))
             keep(trainer, frame, minutes)
             return begin(trainer, plan.notes, minutes, sealed.as_parent(checkpoint), _opening(sealed, trainer))
 
@@ -134,7 +132,7 @@ def _finished(sealed: SealedRun, note: Callable[[str], object]) -> Checkpoint:
     Raises:
         UsageError: the run is not finished.
     """
-    where = sealed.folder.path
+    where = sealed.path
     if sealed.newest is None:
         raise UsageError(
             "{where}: stopped before its first checkpoint; finish it first: vitral resume {where}", where=where
@@ -153,8 +151,7 @@ def _finished(sealed: SealedRun, note: Callable[[str], object]) -> Checkpoint:
 
 def _with(config: RunConfig, **training: Any) -> RunConfig:
     """A configuration with other values in `[training]`, checked as if they were written there."""
-    changed = config.model_copy(update={"training": config.training.model_copy(update=training)})
-    return RunConfig.parse(changed.plain(), "continue")
+    return RunConfig.parse(config.with_training(**training).plain(), "continue")
 
 
 def _scaled(optimizer: OptimizerConfig, factor: float) -> OptimizerConfig:
@@ -165,19 +162,9 @@ def _scaled(optimizer: OptimizerConfig, factor: float) -> OptimizerConfig:
     return optimizer.model_copy(update=changes)
 
 
-def _trainer(
-    parent: Trainer, config: RunConfig, checkpoint: Checkpoint, folder: RunFolder, callback: Callback
-) -> Trainer:
-    """A trainer at the parent's last step, with its weights, optimizer and batches; nothing is its best yet."""
-    optimizer = optimizer_of(parent.model, config.training)
-    load_optimizer_tensors(parent.model, optimizer, checkpoint.optimizer, str(parent.folder.path))
-    state = replace(parent.state, loss_sum=0.0, loss_count=0, best_loss=None, best_step=None)
-    return Trainer(config, parent.dataset, parent.model, optimizer, folder, callback, state, parent.baselines)
-
-
 def _opening(sealed: SealedRun, trainer: Trainer) -> Sequence[Mapping[str, Any]]:
     """The parent's measurements at its last step, which becomes the best one of the new run."""
-    events = [event for event in sealed.folder.metrics() if event.get("step") == trainer.state.step]
+    events = [event for event in sealed.metrics() if event.get("step") == trainer.state.step]
     measured = [event for event in events if event["event"] in DUE]
     for event in measured:
         if event["event"] == "evaluation":

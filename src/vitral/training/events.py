@@ -36,6 +36,11 @@ def silent(event: Event) -> None:
     """Ignore the event."""
 
 
+def noting(callback: Callback) -> Callable[[str], object]:
+    """A function that tells a line, for example of a damaged checkpoint."""
+    return lambda line: callback({"event": "note", "text": line})
+
+
 def all_of(*callbacks: Callback) -> Callback:
     """One callback that calls several, and returns the lines of text that they return."""
 

@@ -16,8 +16,6 @@ from vitral.core.devices import ordered_sums, precision
 from vitral.core.errors import StorageError, TrainingStopped, reason
 from vitral.core.language import N_, Message
 from vitral.core.streams import ambient_stream
-from vitral.data.batches import thinned
-from vitral.evaluation import evaluate_split
 from vitral.runs import Checkpoint
 from vitral.runs.config import ScheduleConfig
 from vitral.training import ranks
@@ -33,8 +31,8 @@ FAULT = StorageError.exit_code
 """The exit code of ranks that have other numbers, although they do the same."""
 
 
-def run_steps(trainer: Trainer) -> bool:
-    """Train from the current step to the last; return whether the run is finished.
+def run_steps(trainer: Trainer) -> None:
+    """Train from the current step to the last, unless a stop is requested.
 
     Raises:
         TrainingStopped: a loss, a gradient, a weight or the optimizer's state is not finite. That step was not
@@ -48,8 +46,8 @@ def run_steps(trainer: Trainer) -> bool:
     try:
         with ranks.watched():
             if state.pending:
-                after_step(trainer, clock)
-            while state.step < trainer.config.training.steps and not is_asked_to_stop(trainer, clock):
+                after_step(trainer)
+            while state.step < trainer.config.training.steps and not is_asked_to_stop(trainer):
                 loss, norm, rate = one_step(trainer)
                 state.complete_step(loss)
                 clock.count_step()
@@ -60,7 +58,7 @@ def run_steps(trainer: Trainer) -> bool:
                     speed = round(clock.tokens_per_second(), 1)
                     trainer.emit({"event": "step", "step": state.step, **numbers, "tokens_per_second": speed})
                 with clock.paused():
-                    after_step(trainer, clock)
+                    after_step(trainer)
                     trainer.show_baselines()
     except StopAsked:
         pass
@@ -70,13 +68,14 @@ def run_steps(trainer: Trainer) -> bool:
     finally:
         if trainer.counting is not None:
             trainer.counting.cancel()
-    finished = _finish(trainer, clock)
+    if not trainer.is_finished:
+        _emit_end(trainer)
+        save(trainer)
     if trainer.failure is not None:
         raise trainer.failure
-    return finished
 
 
-def is_asked_to_stop(trainer: Trainer, clock: Clock) -> bool:
+def is_asked_to_stop(trainer: Trainer) -> bool:
     """Whether a rank was asked to stop; before the next step of all, do what rank 0 has decided to do.
 
     It asks the planner, if there is one, for a change of the configuration from the next step on, and saves it. A
@@ -85,30 +84,30 @@ def is_asked_to_stop(trainer: Trainer, clock: Clock) -> bool:
     Raises:
         StorageError: the checkpoint could not be written.
     """
-    decision = None if trainer.request.asked else planned(trainer, clock)
+    decision = None if trainer.request.asked else planned(trainer)
     asked, decides, looks = ranks.any_of(trainer.request.asked, decision is not None, early_is_due(trainer))
     if asked:  # else a request that has come meanwhile is known before the next step
         trainer.request.asked = True
         return True
     if decides:
         trainer.decide(ranks.broadcast(decision))
-        with clock.paused():
+        with trainer.clock.paused():
             # The decision is on disk before the first step that it affects, so that a resume takes the same.
             save(trainer)
     if looks:
-        with clock.paused(), trainer.unsharded() as leads:
+        with trainer.clock.paused(), trainer.unsharded() as leads:
             if leads:
                 evaluate_early(trainer)
     return False
 
 
-def planned(trainer: Trainer, clock: Clock) -> dict[str, Any] | None:
+def planned(trainer: Trainer) -> dict[str, Any] | None:
     """The planner's decision for the next step, None if there is none."""
     step, taken = trainer.state.step, {decision.step for decision in trainer.identity.decisions}
     if trainer.planner is None or step in taken:
         return None
     try:
-        changes = trainer.planner(step, clock.seconds())
+        changes = trainer.planner(step, trainer.clock.seconds())
         return trainer.decision(changes).plain() if changes else None
     except Exception as error:
         trainer.failure, trainer.request.asked = error, True
@@ -178,7 +177,7 @@ def loss_of(trainer: Trainer, step: int, micro: int, chain: str = "") -> tuple[T
     return loss, link(chain, *batch)
 
 
-def after_step(trainer: Trainer, clock: Clock) -> None:
+def after_step(trainer: Trainer) -> None:
     """Do what is due after this step: a sample, an evaluation with a checkpoint, or a checkpoint alone.
 
     Raises:
@@ -212,7 +211,7 @@ def after_step(trainer: Trainer, clock: Clock) -> None:
         state.pending = False
         trainer.emit({"event": "evaluation", "step": state.step, "train_loss": train_loss, **losses})
         if last:
-            _emit_end(trainer, clock, finished=True)
+            _emit_end(trainer)
         save(trainer)
     elif training.checkpoint_every is not None and state.step % training.checkpoint_every == 0:
         save(trainer)
@@ -230,18 +229,9 @@ def evaluate(trainer: Trainer) -> dict[str, float]:
     Raises:
         StopAsked: a stop was requested meanwhile.
     """
-    splits, most = trainer.dataset.splits, trainer.config.training.evaluation_tokens
     trainer.count_baselines()
-    return {
-        f"{name}_loss": evaluate_split(
-            trainer.model,
-            thinned(splits[name], most),
-            trainer.dataset.tokenizer,
-            masking=trainer.masking,
-            tick=trainer.tick,
-        ).loss
-        for name in ("validation", "test")
-    }
+    most = trainer.config.training.evaluation_tokens
+    return {f"{name}_loss": trainer.measured(name, most).loss for name in ("validation", "test")}
 
 
 def save(trainer: Trainer, *, together: bool = True) -> None:
@@ -271,7 +261,9 @@ def save(trainer: Trainer, *, together: bool = True) -> None:
         weights, tensors = ranks.gathered(weights), ranks.gathered(tensors)
     elif together:
         ranks.require_same(N_("the weights; this step was not saved"), ranks.digest(weights | tensors), FAULT)
-    checkpoint = Checkpoint(step, weights, tensors, state, history=trainer.history())
+    spent = {} if trainer.spent is None else {"seconds": round(trainer.spent(), 3)}
+    history = {"environment": trainer.environment, **spent}  # what does not affect the next step
+    checkpoint = Checkpoint(step, weights, tensors, state, history)
     trainer.folder.save(checkpoint, keep=trainer.config.training.keep_checkpoints)
     trainer.saved = step
 
@@ -284,18 +276,9 @@ def _sample_is_due(trainer: Trainer, *, evaluating: bool) -> bool:
     return every is not None and (step % every == 0 or step == training.steps)
 
 
-def _finish(trainer: Trainer, clock: Clock) -> bool:
-    state = trainer.state
-    finished = state.step >= trainer.config.training.steps and not state.pending
-    if not finished:
-        _emit_end(trainer, clock, finished=False)
-        save(trainer)
-    return finished
-
-
-def _emit_end(trainer: Trainer, clock: Clock, *, finished: bool) -> None:
-    end = {"event": "end", "step": trainer.state.step, "finished": finished, "seconds": round(clock.seconds(), 3)}
-    trainer.emit({**end, "stepped": round(clock.stepped, 3)})
+def _emit_end(trainer: Trainer) -> None:
+    clock, end = trainer.clock, {"event": "end", "step": trainer.state.step, "finished": trainer.is_finished}
+    trainer.emit({**end, "seconds": round(clock.seconds(), 3), "stepped": round(clock.stepped, 3)})
 
 
 def _save_last_good_step(trainer: Trainer, stopped: TrainingStopped | RankLost) -> None:
@@ -308,12 +291,10 @@ def _save_last_good_step(trainer: Trainer, stopped: TrainingStopped | RankLost) 
         trainer.folder.reseal()
 
 
-def not_finite_state(trainer: Trainer) -> Message | None:
-    """The first weight or optimizer tensor that is not finite; None if all are, on every rank."""
-    return None if math.isfinite(float(_norm_of_state(trainer))) else _not_finite_of_state(trainer)
-
-
-def _not_finite_of_state(trainer: Trainer) -> Message | None:
+def not_finite_state(trainer: Trainer, norm: float | None = None) -> Message | None:
+    """The first weight or optimizer tensor that is not finite; None if all are, on every rank, as their norm tells."""
+    if math.isfinite(float(_norm_of_state(trainer)) if norm is None else norm):
+        return None
     optimizer = optimizer_tensors(trainer.model, trainer.optimizer)
     weight = _not_finite(N_("the weight {name} is not finite"), trainer.parameters)
     return weight or _not_finite(N_("the optimizer's {name} is not finite"), optimizer)
@@ -346,7 +327,7 @@ def _require_finite(trainer: Trainer, loss: float, norm: float, state: float) ->
     """
     if math.isfinite(loss + norm + state):
         return
-    culprit = None if math.isfinite(state) else _not_finite_of_state(trainer)
+    culprit = not_finite_state(trainer, state)
     if culprit is None and not math.isfinite(loss):
         culprit = N_("the loss is {loss}").format(loss=loss)
     elif culprit is None:

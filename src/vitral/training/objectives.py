@@ -31,7 +31,7 @@ def loss_function(model: Transformer, masking: Masking | None) -> Loss:
     return loss
 
 
-def compiled(loss: Loss, warn: Callable[[str], None]) -> Loss:
+def compiled(loss: Loss, warn: Callable[[str], object]) -> Loss:
     """The compiled loss; if compiling fails, the loss itself, with a warning."""
     chosen: Loss = torch.compile(loss)
 

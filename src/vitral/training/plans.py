@@ -6,8 +6,9 @@ part of the configuration, shared by resumes and by all arms of a study.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ import torch
 from vitral.core.config import merge
 from vitral.core.devices import resolve_device
 from vitral.core.errors import UsageError
-from vitral.core.language import N_
+from vitral.core.language import N_, Message
 from vitral.core.machine import cores
 from vitral.core.process import MOST_THREADS, using_threads
 from vitral.model import Transformer, cost, count_parameters
@@ -23,7 +24,7 @@ from vitral.runs.config import RunConfig, TrainingConfig
 from vitral.training.deadline import steps_in
 from vitral.training.objectives import no_compiler
 from vitral.training.regularisation import regularisation
-from vitral.training.trials import ExecutionPlan, time_steps
+from vitral.training.trials import time_steps
 
 TRIAL_SHARE, TRIAL_SECONDS = 0.05, 6.0
 """Share of a time limit for timing steps, and its maximum in seconds."""
@@ -35,6 +36,8 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """Environment variables from which PyTorch takes its number of threads."""
 WORTH_COMPILING = 1800.0
 """Seconds of training above which compiling is likely to pay off: a fitted size is compiled up to three times."""
+Timed = tuple[RunConfig, float]
+"""A configuration, and the seconds of a step by it."""
 FIT = "fit"
 """The value of training.plan with which the model's size is chosen too."""
 
@@ -54,19 +57,18 @@ class ResolvedPlan:
 
 @dataclass
 class _Trials:
-    """Timed steps of a configuration, and the lines about them."""
+    """Timed steps, and the lines about them."""
 
-    config: RunConfig
     build: Callable[[RunConfig], Transformer]
     seconds: float | None
-    notes: list[str]
+    notes: list[str] = field(default_factory=list)
 
-    def time(self, plan: ExecutionPlan, share: float, *, trials: int = 2) -> float:
+    def time(self, config: RunConfig, share: float, *, trials: int = 2) -> float:
         """Seconds of a step, timed for a share of the time for trials."""
         if self.seconds is None:
-            return time_steps(self.config, self.build, plan, least=UNLIMITED, trials=trials)
+            return time_steps(config, self.build, least=UNLIMITED, trials=trials)
         given = share * self.seconds
-        return time_steps(self.config, self.build, plan, least=given, most=given, trials=trials)
+        return time_steps(config, self.build, least=given, most=given, trials=trials)
 
 
 def resolve_plan(
@@ -101,27 +103,22 @@ def resolve_plan(
         return ResolvedPlan(config, ())
     sizes = sizes_for(config, num_tokens) if training.plan == FIT else [config]
     limit = None if training.minutes is None else min(TRIAL_SECONDS, TRIAL_SHARE * 60 * training.minutes)
-    trials = _Trials(sizes[0], build, limit, [])
-    threads = training.threads or given_threads(training) or _faster_threads(trials)
-    changes: dict[str, Any] = {"threads": threads}
+    trials = _Trials(build, limit)
+    threads = training.threads or given_threads(training) or _faster_threads(trials, sizes[0])
+    config = config.with_training(threads=threads)
     if is_written:
-        return _resolved(config, changes, trials.notes)
+        return ResolvedPlan(config, tuple(trials.notes))
+    changes: dict[str, Any] = {"threads": threads, "plan": "as-written"}
     with using_threads(threads):
         allowed = 60 * (training.minutes or 0) if seconds_left is None else seconds_left
-        plan, seconds = _fitting_size(trials, sizes, allowed) if training.plan == FIT else _chosen_precision(trials)
-        config = trials.config
-        changes |= {"plan": "as-written", "dtype": plan.dtype, "compile": plan.compile}
+        is_fit = training.plan == FIT
+        config, seconds = _fitting_size(trials, sizes, allowed) if is_fit else _chosen_precision(trials, config)
         if training.minutes is not None:
             if training.regularisation == FIT:
                 changes["regularisation"] = None
-                config, seconds = _regularised(trials, plan, seconds, allowed, num_tokens)
+                config, seconds = _regularised(trials, config, seconds, allowed, num_tokens)
             changes |= steps_in(config, seconds, allowed, num_tokens, held_out, trials.notes)
-    return _resolved(config, changes, trials.notes)
-
-
-def _resolved(config: RunConfig, changes: dict[str, Any], notes: Sequence[str]) -> ResolvedPlan:
-    training = config.training.model_copy(update=changes)
-    return ResolvedPlan(config.model_copy(update={"training": training}), tuple(notes))
+    return ResolvedPlan(config.with_training(**changes), tuple(trials.notes))
 
 
 def given_threads(training: TrainingConfig) -> int | None:
@@ -132,16 +129,16 @@ def given_threads(training: TrainingConfig) -> int | None:
     return min(torch.get_num_threads(), MOST_THREADS)
 
 
-def _faster_threads(trials: _Trials) -> int:
+def _faster_threads(trials: _Trials, config: RunConfig) -> int:
     """One thread or one for each core, whichever is faster."""
     most = min(cores(), MOST_THREADS)
     if most == 1:
         return 1
-    plan = ExecutionPlan("float64" if trials.config.training.dtype == "float64" else "float32", compile=False)
+    config = _plainest(config)
     seconds = list[float]()
     for threads in (1, most):
         with using_threads(threads):
-            seconds.append(trials.time(plan, THREAD_SHARE, trials=1))
+            seconds.append(trials.time(config, THREAD_SHARE, trials=1))
     one, several = seconds
     sentence = (
         N_("plan: {threads} threads (a step: 1 thread {one:.1f} ms, {threads} threads {several:.1f} ms)")
@@ -152,60 +149,72 @@ def _faster_threads(trials: _Trials) -> int:
     return most if several < one else 1
 
 
-def _chosen_precision(trials: _Trials) -> tuple[ExecutionPlan, float]:
-    """The plan to train with, and its seconds per step; a written one without compilation if that fails."""
-    training = trials.config.training
-    if training.plan != "as-written":
-        return _fastest(trials)
-    plan = ExecutionPlan(training.dtype, training.compile)
+def _plainest(config: RunConfig) -> RunConfig:
+    """The configuration without compilation, in the precision of its weights."""
+    dtype = "float64" if config.training.dtype == "float64" else "float32"
+    return config.with_training(dtype=dtype, compile=False)
+
+
+def _told(config: RunConfig) -> Message:
+    """Precision and compilation."""
+    sentence = N_("{dtype}, compiled") if config.training.compile else N_("{dtype}, not compiled")
+    return sentence.format(dtype=config.training.dtype)
+
+
+def _chosen_precision(trials: _Trials, config: RunConfig) -> Timed:
+    """The configuration to train with, and its seconds per step; a written one without compilation if that fails."""
+    if config.training.plan != "as-written":
+        return _fastest(trials, config)
     try:
-        return plan, trials.time(plan, 2 * PRECISION_SHARE)
+        return config, trials.time(config, 2 * PRECISION_SHARE)
     except Exception as error:  # the compiler and its backends raise many types
-        if not plan.compile:
+        if not config.training.compile:
             raise
         trials.notes.append(no_compiler(error))
-    plan = replace(plan, compile=False)
-    return plan, trials.time(plan, 2 * PRECISION_SHARE)
+    config = config.with_training(compile=False)
+    return config, trials.time(config, 2 * PRECISION_SHARE)
 
 
-def _fastest(trials: _Trials) -> tuple[ExecutionPlan, float]:
-    """The fastest plan of float32, bfloat16, and the faster one compiled, where that is likely to pay off."""
-    training, timed, said = trials.config.training, dict[ExecutionPlan, float](), list[str]()
+def _fastest(trials: _Trials, config: RunConfig) -> Timed:
+    """The fastest of float32, bfloat16, and the faster one compiled, where that is likely to pay off."""
+    training, timed, said = config.training, list[Timed](), list[str]()
 
-    def enter(plan: ExecutionPlan) -> None:
-        timed[plan] = trials.time(plan, PRECISION_SHARE)
+    def enter(one: RunConfig) -> Timed:
+        timed.append((one, trials.time(one, PRECISION_SHARE)))
         sentence = N_("{before}, {plan} {milliseconds:.1f} ms") if said else N_("{plan} {milliseconds:.1f} ms")
-        said.append(sentence.format(before=said[-1] if said else "", plan=str(plan), milliseconds=1000 * timed[plan]))
+        told = {"plan": _told(one), "milliseconds": 1000 * timed[-1][1]}
+        said.append(sentence.format(before=said[-1] if said else "", **told))
+        return min(timed, key=itemgetter(1))
 
-    for dtype in ("float64",) if training.dtype == "float64" else ("float32", "bfloat16"):
-        enter(ExecutionPlan(dtype, compile=False))
-    plan = min(timed, key=lambda each: timed[each])
-    expected = timed[plan] * training.steps if training.minutes is None else 60 * training.minutes
+    plainest = _plainest(config)
+    best = enter(plainest)
+    if training.dtype != "float64":
+        best = enter(plainest.with_training(dtype="bfloat16"))
+    expected = best[1] * training.steps if training.minutes is None else 60 * training.minutes
     if expected >= WORTH_COMPILING and training.sharding == "replicated":
         try:
-            enter(replace(plan, compile=True))
+            best = enter(best[0].with_training(compile=True))
         except Exception as error:  # the compiler and its backends raise many types
             trials.notes.append(no_compiler(error))
-        plan = min(timed, key=lambda each: timed[each])
-    trials.notes.append(N_("plan: {plan} (a step: {times})").format(plan=str(plan), times=said[-1]))
-    return plan, timed[plan]
+    trials.notes.append(N_("plan: {plan} (a step: {times})").format(plan=_told(best[0]), times=said[-1]))
+    return best
 
 
-def _fitting_size(trials: _Trials, sizes: Sequence[RunConfig], allowed: float) -> tuple[ExecutionPlan, float]:
-    """The plan for the largest of some sizes with enough steps in the time, and its seconds per step.
+def _fitting_size(trials: _Trials, sizes: Sequence[RunConfig], allowed: float) -> Timed:
+    """The largest of some sizes with enough steps in the time, in its precision, and its seconds per step.
 
     Operations foretell too long a step of a larger size, since a processor does those of a small one more slowly; so
     the size that they propose is timed, and then the next one if it may fit. Each size is timed in each precision:
     bfloat16 may cost a small one what it saves in a large one.
     """
     work = [cost(config.model, 1).forward_flops for config in sizes]
-    timed: dict[int, tuple[ExecutionPlan, float, list[str]]] = {}
+    timed: dict[int, tuple[Timed, list[str]]] = {}
 
     def seconds(place: int) -> float:
         if place not in timed:
-            own = replace(trials, config=sizes[place], notes=[])
-            timed[place] = (*_fastest(own), own.notes)
-        return timed[place][1]
+            own = replace(trials, notes=[])
+            timed[place] = _fastest(own, sizes[place]), own.notes
+        return timed[place][0][1]
 
     def has_enough(place: int, a_step: float) -> bool:
         return place == 0 or allowed / a_step >= LADDER[place].least_steps
@@ -218,73 +227,65 @@ def _fitting_size(trials: _Trials, sizes: Sequence[RunConfig], allowed: float) -
         if larger in timed or not has_enough(larger, foretold) or not has_enough(larger, seconds(larger)):
             break
         place = larger
-    plan, a_step, notes = timed[place]
-    trials.config = sizes[place]
-    model = trials.config.model
+    (config, a_step), notes = timed[place]
     sentence = N_(
         "plan: {layers} layers of width {width} (a step: {milliseconds:.1f} ms, {steps:,.0f} steps in the time)"
     )
-    told = sentence.format(
-        layers=model.num_layers, width=model.d_model, milliseconds=1000 * a_step, steps=allowed / a_step
-    )
-    trials.notes += [*notes, told]
+    told = {"layers": config.model.num_layers, "width": config.model.d_model}
+    trials.notes += [*notes, sentence.format(**told, milliseconds=1000 * a_step, steps=allowed / a_step)]
     if place == len(sizes) - 1 < len(LADDER) - 1:
         sentence = N_("plan: a larger model would have more than {most:g} parameters for each token of this text")
         trials.notes.append(sentence.format(most=MOST_PER_TOKEN))
-    return plan, a_step
+    return config, a_step
 
 
-def _regularised(
-    trials: _Trials, plan: ExecutionPlan, seconds: float, allowed: float, num_tokens: int
-) -> tuple[RunConfig, float]:
+def _regularised(trials: _Trials, config: RunConfig, seconds: float, allowed: float, num_tokens: int) -> Timed:
     """The configuration with the dropout for as many passes as the time allows, and its seconds per step."""
-    config = trials.config
     steps = allowed / seconds
     times = steps * config.tokens_per_step / num_tokens
     found = regularisation(times, config.model, num_tokens)
     chosen = found.of(config, decays=config.training.plan == FIT)
     if chosen == config:
         return config, seconds
-    trials.config = chosen
     sentence = N_("plan: dropout {rate:g}: {steps:,.0f} steps in the time would see this text {times:.1f} times")
     trials.notes.append(sentence.format(rate=found.rate, steps=steps, times=times))
-    return chosen, trials.time(plan, PRECISION_SHARE, trials=1)
+    return chosen, trials.time(chosen, PRECISION_SHARE, trials=1)
 
 
 @dataclass(frozen=True)
 class Size:
-    """A model size with its training.
+    """A model size.
 
     Attributes:
         least_steps: number of steps from which this size reaches a lower loss than the smaller ones in the same time.
         model: its keys of [model].
-        training: its keys of [training].
     """
 
     least_steps: int
     model: Mapping[str, Any]
-    training: Mapping[str, Any]
 
     def of(self, config: RunConfig) -> RunConfig:
         """The configuration with this size."""
-        return RunConfig.parse(merge(config.plain(), {"model": self.model, "training": self.training}), "plan")
+        return RunConfig.parse(merge(config.plain(), {"model": self.model, "training": LADDER_TRAINING}), "plan")
 
 
-def _muon(rate: float) -> dict[str, Any]:
-    rest = {"name": "adamw", "learning_rate": rate / 2, "weight_decay": 0.0}
-    return {
-        "optimizer": {"name": "muon", "learning_rate": rate, "momentum": 0.85, "rest": rest},
-        "schedule": {"name": "linear", "warmup_steps": 20},
-    }
-
-
+LADDER_TRAINING = {
+    "optimizer": {
+        "name": "muon",
+        "learning_rate": 0.04,
+        "momentum": 0.85,
+        "rest": {"name": "adamw", "learning_rate": 0.02, "weight_decay": 0.0},
+    },
+    "schedule": {"name": "linear", "warmup_steps": 20},
+}
+"""The keys of [training] of every size."""
 LADDER = (
-    Size(0, {"d_model": 64, "num_layers": 2, "num_heads": 4, "d_ff": 256}, _muon(0.04)),
-    Size(450, {"d_model": 96, "num_layers": 2, "num_heads": 4, "d_ff": 256}, _muon(0.04)),
-    Size(650, {"d_model": 128, "num_layers": 2, "num_heads": 4, "d_ff": 512}, _muon(0.04)),
-    Size(1500, {"d_model": 128, "num_layers": 4, "num_heads": 4, "d_ff": 512}, _muon(0.04)),
-    Size(2500, {"d_model": 192, "num_layers": 4, "num_heads": 6, "d_ff": 768}, _muon(0.04)),
-    Size(3000, {"d_model": 256, "num_layers": 6, "num_heads": 8, "d_ff": 1024}, _muon(0.04)),
+    Size(0, {"d_model": 64, "num_layers": 2, "num_heads": 4, "d_ff": 256}),
+    Size(450, {"d_model": 96, "num_layers": 2, "num_heads": 4, "d_ff": 256}),
+    Size(650, {"d_model": 128, "num_layers": 2, "num_heads": 4, "d_ff": 512}),
+    Size(1500, {"d_model": 128, "num_layers": 4, "num_heads": 4, "d_ff": 512}),
+    Size(2500, {"d_model": 192, "num_layers": 4, "num_heads": 6, "d_ff": 768}),
+    Size(3000, {"d_model": 256, "num_layers": 6, "num_heads": 8, "d_ff": 1024}),
 )
 """Sizes from small to large; up to 128 × 4 the borders are measured, the others are extrapolated (docs/speed.md)."""
 

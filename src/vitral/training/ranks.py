@@ -29,6 +29,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.nn.functional import pad
+from torch.torch_version import TorchVersion
 
 from vitral.core.errors import UsageError, VitralError, reason
 from vitral.core.language import N_, _
@@ -39,7 +40,7 @@ from vitral.runs.config import RunConfig
 from vitral.runs.environment import NUMERICS
 from vitral.runs.optimizers import OwnOptimizer
 
-LEAST_TORCH = (2, 9)
+LEAST_TORCH = "2.9.0a0"
 TIMEOUT = "VITRAL_RANKS_TIMEOUT"
 """Variable of the environment: seconds after which a rank that does not answer is lost."""
 LONGEST_SILENCE = 1800.0
@@ -133,8 +134,7 @@ def require_ranks() -> None:
     Raises:
         UsageError: it is too old, or was built without torch.distributed.
     """
-    numbers = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2] if part.isdecimal())
-    if numbers < LEAST_TORCH:
+    if TorchVersion(torch.__version__) < LEAST_TORCH:
         raise UsageError("several ranks need PyTorch 2.9 or newer, this is {version}", version=torch.__version__)
     if not (dist.is_available() and dist.is_gloo_available()):
         raise UsageError("several ranks need torch.distributed with gloo, which this PyTorch was built without")

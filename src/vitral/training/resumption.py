@@ -8,7 +8,6 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.core.machine import cores, processor
 from vitral.core.process import only_training, too_few_cores, using_threads
-from vitral.data import prepare_recorded
 from vitral.evaluation import NgramBaselines
 from vitral.runs import Checkpoint, Identity, RunFolder, SealedRun, enter
 from vitral.runs.config import with_free_keys
@@ -19,12 +18,11 @@ from vitral.runs.lock import only_writer
 from vitral.training import ranks
 from vitral.training.costs import require_training_memory
 from vitral.training.deadline import TimeFrame
-from vitral.training.events import Callback, silent
-from vitral.training.optimizers import load_optimizer_tensors, optimizer_of
+from vitral.training.events import Callback, noting, silent
+from vitral.training.optimizers import load_optimizer_tensors
 from vitral.training.run import (
     build_model,
     follow,
-    initial_state,
     keep,
     require_same_parts,
     run_to_the_end,
@@ -67,16 +65,12 @@ def resume(
         TrainingStopped: a number was not finite.
         StorageError: a file could not be written.
     """
-
-    def warn(line: str) -> None:
-        callback({"event": "note", "text": line})
-
     ranks.require_same(N_("what is asked for"), repr(["resume", changed_parts, strict]))
     if strict:
         ranks.require_same(N_("the processor"), str(processor()))
     if not ranks.leads():
         return follow(corpus)
-    frame = frame or TimeFrame()
+    frame, warn = frame or TimeFrame(), noting(callback)
     RunFolder.open(path)
     with only_writer(path), only_training():
         RunFolder.open(path).sweep()
@@ -95,7 +89,21 @@ def resume(
             trainer.planner = planner
             history = {} if checkpoint is None else checkpoint.history
             keep(trainer, frame, _environment(sealed).get("minutes"), float(history.get("seconds", 0.0)))
-            return _continue(trainer, sealed, checkpoint, warn, sources)
+            if checkpoint is not None and trainer.is_finished:
+                trainer.folder.tidy(checkpoint, keep=trainer.config.training.keep_checkpoints)
+                raise FinishedRun(
+                    "{where}: finished at step {step}; to train it for longer: vitral continue {where} --minutes 10",
+                    where=path,
+                    step=checkpoint.step,
+                )
+            require_same_batches(trainer)
+            share(trainer, sealed.document("corpus"))
+            with stop_on_signals() as trainer.request:
+                if torn := trainer.folder.rewind(checkpoint):
+                    warn(N_("metrics.jsonl: an incomplete last line of {bytes:,} bytes was removed").format(bytes=torn))
+                if sources:
+                    trainer.decide({"parts": dict(sources)})
+                return run_to_the_end(trainer)
 
 
 def _environment(sealed: SealedRun) -> Mapping[str, Any]:
@@ -104,27 +112,6 @@ def _environment(sealed: SealedRun) -> Mapping[str, Any]:
         return sealed.document("environment")
     except UsageError:
         return {}
-
-
-def _continue(
-    trainer: Trainer,
-    sealed: SealedRun,
-    checkpoint: Checkpoint | None,
-    warn: Callable[[str], object],
-    sources: Mapping[str, str],
-) -> RunFolder:
-    """Rewind the folder to the checkpoint and train on, with other sources of own parts if there are any."""
-    if checkpoint is not None:
-        _refuse_finished(trainer, checkpoint)
-    require_same_batches(trainer)
-    share(trainer, sealed.document("corpus"))
-    with stop_on_signals() as trainer.request:
-        torn = trainer.folder.rewind(checkpoint)
-        if torn:
-            warn(N_("metrics.jsonl: an incomplete last line of {bytes:,} bytes was removed").format(bytes=torn))
-        if sources:
-            trainer.decide({"parts": dict(sources)})
-        return run_to_the_end(trainer)
 
 
 def require_same_batches(trainer: Trainer) -> None:
@@ -158,7 +145,7 @@ def _compare_machines(sealed: SealedRun, warn: Callable[[str], object], *, stric
     ):
         found = "; ".join(differences)
         if strict:
-            raise UsageError("{path}: --strict: {found}; the bits may differ", path=sealed.folder.path, found=found)
+            raise UsageError("{path}: --strict: {found}; the bits may differ", path=sealed.path, found=found)
         warn(_("this machine differs from the one the run began on ({found}): the bits may differ", found=found))
 
 
@@ -168,7 +155,7 @@ def last_checkpoint(sealed: SealedRun, warn: Callable[[str], object]) -> Checkpo
     Raises:
         UsageError: every checkpoint is damaged, or the log differs from the checkpoint's seal.
     """
-    where = sealed.folder.path
+    where = sealed.path
     checkpoint = load_checkpoint_of(sealed, "last", with_optimizer=True, warn=warn)
     missing = sorted({*TrainerState().plain(), "corpus", "config"} - checkpoint.state.keys())
     if missing:
@@ -178,7 +165,7 @@ def last_checkpoint(sealed: SealedRun, warn: Callable[[str], object]) -> Checkpo
             key=missing[0],
             step=checkpoint.step,
         )
-    sealed.folder.log.require(checkpoint.history["metrics"])
+    sealed.log.require(checkpoint.history["metrics"])
     return checkpoint
 
 
@@ -186,7 +173,7 @@ def identity_of(sealed: SealedRun, checkpoint: Checkpoint | None) -> Identity:
     """The identity at a checkpoint: decisions later than it have not affected it, and are taken again."""
     if checkpoint is None:
         return sealed.identity
-    return identity_in(checkpoint.state, f"{sealed.folder.path}: step {checkpoint.step}")
+    return identity_in(checkpoint.state, f"{sealed.path}: step {checkpoint.step}")
 
 
 def restored(
@@ -203,19 +190,17 @@ def restored(
     Raises:
         UsageError: the text is not that of the run, or the checkpoint belongs to another model.
     """
-    folder, where = sealed.folder, str(sealed.folder.path)
-    identity = identity_of(sealed, checkpoint)
+    where, identity = str(sealed.path), identity_of(sealed, checkpoint)
     config = with_free_keys(identity.current, sealed.config)
     require_training_memory(config, sealed.tokenizer.vocab_size, where)
-    dataset = prepare_recorded(
-        config.corpus, sealed.document("corpus"), tokenizer=sealed.tokenizer, run_folder=folder.path, corpus=corpus
-    )
-    known = folder.ngrams(identity.plain())
+    dataset = sealed.dataset(corpus)
+    known = sealed.ngrams() if "ngrams.json" in identity.documents else None
     model = build_model(config, dataset.tokenizer.vocab_size)
-    optimizer = optimizer_of(model, config.training)
     baselines = None if known is None else NgramBaselines.from_plain(known)
-    trainer = Trainer(config, dataset, model, optimizer, folder, callback, initial_state(dataset), baselines)
-    trainer.identity, trainer.environment = identity, _environment_hash(folder, checkpoint)
+    trainer = Trainer(config, dataset, model, RunFolder(sealed.path), callback, baselines=baselines)
+    history = {} if checkpoint is None else checkpoint.history  # its hash: damage to the file is not sealed again
+    environment = history.get("environment") or document_hash(sealed.document("environment"))
+    trainer.identity, trainer.environment = identity, environment
     if checkpoint is None:
         return trainer
     if checkpoint.state["corpus"] != dataset.fingerprint:
@@ -225,28 +210,9 @@ def restored(
             source=config.corpus.source,
             step=checkpoint.step,
         )
-    load_weights(model, dict(checkpoint.model), where)
+    load_weights(model, checkpoint.model, where)
     load_optimizer_tensors(model, trainer.optimizer, checkpoint.optimizer, where)
     remembered = {key: checkpoint.state[key] for key in TrainerState().plain()}
     trainer.state = TrainerState(step=checkpoint.step, **remembered)
     trainer.saved = checkpoint.step
     return trainer
-
-
-def _environment_hash(folder: RunFolder, checkpoint: Checkpoint | None) -> str:
-    """The sealed hash of environment.json, so that damage to the file is not sealed again."""
-    if checkpoint is not None and "environment" in checkpoint.history:
-        return str(checkpoint.history["environment"])
-    return document_hash(folder.document("environment", {}))
-
-
-def _refuse_finished(trainer: Trainer, checkpoint: Checkpoint) -> None:
-    """Refuse a finished run."""
-    if checkpoint.step >= trainer.config.training.steps and not checkpoint.state["pending"]:
-        trainer.folder.tidy(checkpoint, keep=trainer.config.training.keep_checkpoints)
-        where = trainer.folder.path
-        raise FinishedRun(
-            "{where}: finished at step {step}; to train it for longer: vitral continue {where} --minutes 10",
-            where=where,
-            step=checkpoint.step,
-        )

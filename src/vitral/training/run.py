@@ -32,9 +32,9 @@ from vitral.runs.lock import only_writer
 from vitral.training import ranks
 from vitral.training.costs import require_training_memory
 from vitral.training.deadline import Deadline, TimeFrame, TimeLimit
-from vitral.training.events import Callback, Event, silent
+from vitral.training.events import Callback, Event, noting, silent
 from vitral.training.loop import run_steps, save
-from vitral.training.optimizers import load_optimizer_tensors, optimizer_of, optimizer_tensors
+from vitral.training.optimizers import load_optimizer_tensors, optimizer_tensors
 from vitral.training.plans import FIT, ResolvedPlan, resolve_plan
 from vitral.training.stopping import stop_on_signals
 from vitral.training.trainer import Planner, Trainer, TrainerState
@@ -90,22 +90,22 @@ def train(
         if dataset is None:
             dataset = prepare(config.corpus, tokenizer=None if source is None else source.tokenizer, grow=True)
         if source is not None:
-            require_inherited(dataset, source)
-            config = inherited_config(config, dataset.tokenizer)
+            config = inherited_config(config, dataset, source)
         require_same_parts(config, "config")
         dataset = _judged(dataset, config, SPLITS if source is None else SPLITS[:1])  # a tuned model keeps its context
         resolved = resolved_plan(config, dataset, frame)
         problems = [N_("problem: {text}").format(text=each) for each in dataset.problems if config.training.watch]
         for line in (*dataset.remarks, *problems, *resolved.notes):
-            callback({"event": "note", "text": line})
+            noting(callback)(line)
         require_training_memory(resolved.config, dataset.tokenizer.vocab_size, "config")
         config = complete(resolved.config)
         with using_threads(config.training.threads):
-            trainer = _new_trainer(config, dataset, source, RunFolder(out), callback)
-            trainer.baselines, trainer.planner = baselines, planner
+            model = build_model(config, dataset.tokenizer.vocab_size)
+            if source is not None:
+                inherit_weights(model, source)
+            trainer = Trainer(config, dataset, model, RunFolder(out), callback, baselines=baselines, planner=planner)
             keep(trainer, frame, minutes)
-            parent = None if source is None else source.sealed.as_parent(source.checkpoint)
-            return begin(trainer, resolved.notes, minutes, parent)
+            return begin(trainer, resolved.notes, minutes, source and source.sealed.as_parent(source.checkpoint))
 
 
 def _judged(dataset: Dataset, config: RunConfig, splits: Sequence[str]) -> Dataset:
@@ -115,22 +115,11 @@ def _judged(dataset: Dataset, config: RunConfig, splits: Sequence[str]) -> Datas
         split = dataset.splits[name]
         if not count_windows(split, length).any():
             raise UsageError(too_short(split, length))
-    if dataset.num_characters > MOST_REPORTED:
+    if dataset.text.characters > MOST_REPORTED:
         return dataset
     text = dataset.load_text().text
     report = corpus_report(dataset, text, context_length=length, batch_size=config.training.batch_size)
     return replace(dataset, problems=report.loss_problems)
-
-
-def _new_trainer(
-    config: RunConfig, dataset: Dataset, source: LoadedRun | None, folder: RunFolder, callback: Callback
-) -> Trainer:
-    """A trainer at step 0, with random weights or those of another run."""
-    model = build_model(config, dataset.tokenizer.vocab_size)
-    if source is not None:
-        inherit_weights(model, source)
-    optimizer = optimizer_of(model, config.training)
-    return Trainer(config, dataset, model, optimizer, folder, callback, initial_state(dataset))
 
 
 def begin(
@@ -149,12 +138,16 @@ def begin(
         parent: the checkpoint whose weights it starts from, if any.
         opening: events to begin the log with, if there is a parent.
     """
-    documents = _documents(trainer, plan, minutes)
-    to_seal = {name: document for name, document in documents.items() if name != "environment"}
-    share(trainer, documents["corpus"])
-    identity = new_identity(trainer.config, documents["corpus"], documents["tokenizer"], to_seal, parent)
-    trainer.identity, trainer.environment = identity, document_hash(documents["environment"])
-    documents = {**documents, "run": {"format": FORMAT, **identity.plain()}}
+    corpus, tokenizer = {"format": FORMAT, **trainer.dataset.describe()}, trainer.dataset.tokenizer.plain()
+    counted = {} if trainer.baselines is None else {"ngrams": trainer.baselines.plain()}
+    documents = {"corpus": corpus, "tokenizer": tokenizer, **counted}
+    time = {} if minutes is None else {"minutes": minutes}
+    launch = {"launch": name} if (name := launch_name()) else {}
+    environment = {**describe_environment(), "plan": list(plan), **time, **launch}
+    share(trainer, corpus)
+    identity = new_identity(trainer.config, documents, parent)
+    trainer.identity, trainer.environment = identity, document_hash(environment)
+    documents |= {"environment": environment, "run": {"format": FORMAT, **identity.plain()}}
     out = trainer.folder.path
 
     def save_initial_weights(folder: RunFolder) -> None:
@@ -218,12 +211,12 @@ def follow(corpus: str | None = None) -> RunFolder:
         require_training_memory(config, tokenizer.vocab_size, str(where))
         dataset = prepare_recorded(config.corpus, about["corpus"], tokenizer=tokenizer, run_folder=where, corpus=corpus)
         model = build_model(config, tokenizer.vocab_size)
-        optimizer, state = optimizer_of(model, config.training), TrainerState(**about["state"])
-        trainer = Trainer(config, dataset, model, optimizer, ranks.SilentFolder(where), silent, state, request=request)
+        state, folder = TrainerState(**about["state"]), ranks.SilentFolder(where)
+        trainer = Trainer(config, dataset, model, folder, silent, state, request=request)
         ranks.require_same(N_("the text"), dataset.fingerprint)
         tensors = {name: torch.empty(shape, dtype=getattr(torch, kind)) for name, shape, kind in about["optimizer"]}
         ranks.broadcast_tensors({**model.state_dict(), **tensors})
-        load_optimizer_tensors(model, optimizer, tensors, str(where))
+        load_optimizer_tensors(model, trainer.optimizer, tensors, str(where))
         return run_to_the_end(trainer)
 
 
@@ -234,18 +227,6 @@ def how_far_begun(folder: Path) -> str | None:
         return None
     ends = RunFolder.open(folder).metrics("end")
     return "finished" if ends and ends[-1]["finished"] else "stopped"
-
-
-def _documents(trainer: Trainer, plan: Sequence[str], minutes: float | None) -> dict[str, dict[str, Any]]:
-    """The JSON files of a new run by name without suffix, except its identity."""
-    time = {} if minutes is None else {"minutes": minutes}
-    launch = {"launch": name} if (name := launch_name()) else {}
-    return {
-        "environment": {**describe_environment(), "plan": list(plan), **time, **launch},
-        "corpus": {"format": FORMAT, **trainer.dataset.describe()},
-        "tokenizer": trainer.dataset.tokenizer.plain(),
-        **({} if trainer.baselines is None else {"ngrams": trainer.baselines.plain()}),
-    }
 
 
 def resolved_plan(config: RunConfig, dataset: Dataset, frame: TimeFrame | None) -> ResolvedPlan:
@@ -276,11 +257,6 @@ def keep(trainer: Trainer, frame: TimeFrame, minutes: float | None, spent: float
         trainer.planner = trainer.planner or Deadline(trainer, limit)
 
 
-def initial_state(dataset: Dataset) -> TrainerState:
-    """The state at step 0; the batch chain starts from the text's fingerprint."""
-    return TrainerState(chain=dataset.fingerprint, anchor=dataset.fingerprint)
-
-
 def build_model(config: RunConfig, vocab_size: int) -> Transformer:
     """The model of a run with its initial weights, on the run's device and in its precision.
 
@@ -299,17 +275,15 @@ def build_model(config: RunConfig, vocab_size: int) -> Transformer:
 def complete(config: RunConfig) -> RunConfig:
     """The configuration with defaults filled in that depend on the machine or on other keys."""
     widths = {"d_ff": config.model.hidden_width, "num_kv_heads": config.model.kv_heads}
-    device = {"device": resolve_device(config.training.device).type}
-    model, training = config.model.model_copy(update=widths), config.training.model_copy(update=device)
-    return with_reduction(config.model_copy(update={"model": model, "training": training}))
+    config = config.model_copy(update={"model": config.model.model_copy(update=widths)})
+    return with_reduction(config).with_training(device=resolve_device(config.training.device).type)
 
 
 def with_reduction(config: RunConfig) -> RunConfig:
     """The configuration with the order in which gradients are added, where there are several batches in a step."""
-    training = config.training
-    if training.accumulation == 1 or training.reduction is not None:
+    if config.training.accumulation == 1 or config.training.reduction is not None:
         return config
-    return config.model_copy(update={"training": training.model_copy(update={"reduction": "canonical"})})
+    return config.with_training(reduction="canonical")
 
 
 def run_to_the_end(trainer: Trainer) -> RunFolder:
@@ -343,28 +317,21 @@ BY_TOKEN = ("token_embedding.weight", "head.weight")
 """Tensors with one row for each token of the vocabulary."""
 
 
-def require_inherited(dataset: Dataset, source: LoadedRun) -> None:
-    """Refuse a text that was tokenized by other means than the run's tokenizer or one that has grown from it.
+def inherited_config(config: RunConfig, dataset: Dataset, source: LoadedRun) -> RunConfig:
+    """The configuration with every special token of the tokenizer, those of the other run included.
 
     Raises:
-        UsageError: an id has another meaning.
+        UsageError: the text was tokenized by other means than the run's tokenizer or one that has grown from it, or the
+            configuration asks for another size of the model.
     """
     if not extends(dataset.tokenizer, source.tokenizer):
         where = source.folder.path
         raise UsageError(
             "--init-from {where}: the text was tokenized with another tokenizer; use the one of that run", where=where
         )
-
-
-def inherited_config(config: RunConfig, tokenizer: Tokenizer) -> RunConfig:
-    """The configuration with every special token of the tokenizer, those of the other run included.
-
-    Raises:
-        UsageError: the configuration asks for another size of the model.
-    """
     if config.training.plan == FIT:
         raise UsageError('training.plan: "fit" chooses the size of a new model; with --init-from use "auto"')
-    corpus = config.corpus.model_copy(update={"specials": tuple(tokenizer.declared) or None})
+    corpus = config.corpus.model_copy(update={"specials": tuple(dataset.tokenizer.declared) or None})
     return config.model_copy(update={"corpus": corpus})
 
 

@@ -8,14 +8,12 @@ expected. What the user has chosen stays as it is.
 import math
 from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass
-from itertools import islice
 from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.data import BLOCK, Corpus, CorpusConfig, Split, prepare
-from vitral.data.alphabet import character_counts
-from vitral.data.long_texts import pieces
+from vitral.data.long_texts import character_counts
 from vitral.model.config import DropoutConfig
 from vitral.runs import RunConfig
 from vitral.training.deadline import in_minutes
@@ -47,8 +45,8 @@ LONG = 2_400_000
 and at twice this length a quarter of an hour is as good as an hour in characters (docs/experiments.md)."""
 MOST_ENCODED = 20_000_000
 """Characters of a longer text take too much of the time to encode as byte pairs."""
-COUNTED_PIECES = 16
-"""Pieces (of about a million characters) of a long text whose alphabet is counted."""
+COUNTED = 1 << 24
+"""Characters of a text that stays on the disk whose alphabet is counted."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,14 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
         UsageError: the text is shorter than `LEAST_CHARACTERS`, or cannot be split or tokenized as the user wants.
     """
     size, alphabet = len(corpus.text), _alphabet(corpus)
-    choose = _Chooser(_values(config), pinned)
+    values, choices = _values(config), list[Choice]()
+
+    def choose(key: str, value: Any, reason: str) -> None:
+        if key in pinned:
+            value, reason = values[key], N_("as you chose")
+        values[key] = value
+        choices.append(Choice(key, value, reason, is_pinned=key in pinned))
+
     split, why = _split(size) if corpus.shards is None else ("blocks", IN_FILES)
     if size < LEAST_CHARACTERS:
         raise UsageError(
@@ -156,7 +161,7 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
     choose("corpus.tokenizer", tokenizer, why)
     context, batch = _shape(config.training.minutes)
     time = N_("a given number of steps") if config.training.minutes is None else in_minutes(config.training.minutes)
-    room = context if "model.context_length" in pinned else _room(corpus, config, choose.values)
+    room = context if "model.context_length" in pinned else _room(corpus, config, values)
     if room < 1:
         raise UsageError(
             "{name}: one of the splits of this short text is a single token, so there is nothing to "
@@ -170,23 +175,9 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
         why = N_("the usual one for {time}").format(time=time)
     choose("model.context_length", context, why)
     choose("training.batch_size", batch, N_("windows in a step, the usual number for {time}").format(time=time))
-    dropout, why = _dropout(size, config, choose.values)
+    dropout, why = _dropout(size, config, values)
     choose("model.dropout", dropout, why)
-    return TextPlan(tuple(choose.choices))
-
-
-class _Chooser:
-    """Collects choices; a pinned one keeps the user's value."""
-
-    def __init__(self, given: Mapping[str, Any], pinned: Set[str]) -> None:
-        self.values, self.choices, self._pinned = dict(given), list[Choice](), pinned
-
-    def __call__(self, key: str, value: Any, reason: str) -> None:
-        if key in self._pinned:
-            self.choices.append(Choice(key, self.values[key], N_("as you chose"), is_pinned=True))
-        else:
-            self.values[key] = value
-            self.choices.append(Choice(key, value, reason))
+    return TextPlan(tuple(choices))
 
 
 def _values(config: RunConfig) -> dict[str, Any]:
@@ -196,7 +187,8 @@ def _values(config: RunConfig) -> dict[str, Any]:
 
 
 def _alphabet(corpus: Corpus) -> int:
-    return len(character_counts(islice(pieces(corpus.text), COUNTED_PIECES)))
+    text = corpus.text
+    return len(character_counts([text if isinstance(text, str) else text[:COUNTED]]))
 
 
 def _shape(minutes: float | None) -> tuple[int, int]:
@@ -258,7 +250,7 @@ def _room(corpus: Corpus, config: RunConfig, values: Mapping[str, Any]) -> int:
 
 def _longest(split: Split) -> int:
     """Tokens of the longest segment of a split."""
-    return int((split.segments[:, 1] - split.segments[:, 0]).max(initial=0))
+    return int(split.lengths.max(initial=0))
 
 
 def _fitting(room: int) -> int:

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.data import Dataset
-from vitral.data.batches import Batches, ShuffledBatches
-from vitral.evaluation import NgramBaselines, training_text
+from vitral.data.batches import Batches, ShuffledBatches, thinned
+from vitral.evaluation import NgramBaselines, SplitLoss, evaluate_split, training_text
 from vitral.evaluation.copying import MOST_SEARCHED
 from vitral.evaluation.masking import masking_of
 from vitral.model import Transformer
@@ -23,9 +23,9 @@ from vitral.runs.config import RunConfig
 from vitral.runs.identity import Decision, Identity, decided, document_hash, new_identity
 from vitral.training import ranks
 from vitral.training.baselines import Counting, counted_beside
-from vitral.training.events import Callback, Event
+from vitral.training.events import Callback, Event, noting
 from vitral.training.objectives import compiled, loss_function
-from vitral.training.optimizers import Optimizers
+from vitral.training.optimizers import optimizer_of
 from vitral.training.stopping import StopRequest
 
 ANCHOR_EVERY = 1000
@@ -136,10 +136,9 @@ class Trainer:
         config: the run's configuration, with every decision taken so far.
         dataset: the prepared text.
         model: the model being trained.
-        optimizer: the optimizer of its parameters.
         folder: the run on disk.
         callback: receives every event (`vitral.training.events`).
-        state: the state that checkpoints save.
+        state: the state that checkpoints save; by default that of step 0, whose batch chain is the text's fingerprint.
         baselines: the text's n-gram baselines; None until they are counted.
         request: a pending request to stop.
         saved: the step of the newest checkpoint, None without one.
@@ -152,6 +151,7 @@ class Trainer:
         began: `time.perf_counter()` when the user began to wait for this session.
         waited: seconds that the last evaluation waited for the n-gram baselines.
         parameters: of the model, by name.
+        optimizer: of these parameters, as configured.
         spent: seconds of the run's minutes that are over, in all sessions; None: the run has no minutes.
         failure: an exception of the callback; training stops as if asked to, and raises it at the end.
     """
@@ -159,10 +159,9 @@ class Trainer:
     config: RunConfig
     dataset: Dataset
     model: Transformer
-    optimizer: Optimizers
     folder: RunFolder
     callback: Callback
-    state: TrainerState = field(default_factory=TrainerState)
+    state: TrainerState = None  # pyright: ignore[reportAssignmentType]
     baselines: NgramBaselines | None = None
     request: StopRequest = field(default_factory=StopRequest)
     saved: int | None = None
@@ -180,6 +179,8 @@ class Trainer:
     def __post_init__(self) -> None:
         """Build the batches and, for the masked objective, the masking; both may refuse the text or tokenizer."""
         self.parameters = dict(self.model.named_parameters())
+        self.optimizer = optimizer_of(self.model, self.config.training)
+        self.state = self.state or TrainerState(chain=self.dataset.fingerprint, anchor=self.dataset.fingerprint)
         training, model = self.config.training, self.config.model
         self.batches = (ShuffledBatches if training.windows == "shuffled" else Batches)(
             self.dataset.splits["train"],
@@ -189,11 +190,17 @@ class Trainer:
             accumulation=training.accumulation,
         )
         if self.identity is None:
-            self.identity = new_identity(self.config, self.dataset.describe(), self.dataset.tokenizer.plain())
+            documents = {"corpus": self.dataset.describe(), "tokenizer": self.dataset.tokenizer.plain()}
+            self.identity = new_identity(self.config, documents)
         self.masking = masking_of(self.config.training.objective, self.dataset.tokenizer)
         self.device = self.model.token_embedding.weight.device
         loss = loss_function(self.model, self.masking)
-        self.loss = compiled(loss, self.warn) if self.config.training.compile else loss
+        self.loss = compiled(loss, noting(self.tell)) if self.config.training.compile else loss
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the last step is done and measured."""
+        return self.state.step >= self.config.training.steps and not self.state.pending
 
     @property
     def is_sharded(self) -> bool:
@@ -247,18 +254,9 @@ class Trainer:
         if ranks.size() == 1:
             self.request.check()
 
-    def warn(self, line: str) -> None:
-        """Emit a warning."""
-        self.tell({"event": "note", "text": line})
-
     def note(self, line: str) -> None:
         """Emit a note that metrics.jsonl keeps."""
         self.emit({"event": "note", "step": self.state.step, "text": line})
-
-    def history(self) -> dict[str, Any]:
-        """Facts that a checkpoint seals although they do not affect the next step."""
-        spent = {} if self.spent is None else {"seconds": round(self.spent(), 3)}
-        return {"environment": self.environment, **spent}
 
     def decision(self, changes: Mapping[str, Any]) -> Decision:
         """A change of the configuration from the next step on.
@@ -292,6 +290,15 @@ class Trainer:
         """The text of the training split, to search it for copied passages of samples; None if it is too long."""
         tokens = len(self.dataset.splits["train"].tokens)
         return training_text(self.dataset) if tokens <= MOST_SEARCHED else None
+
+    def measured(self, split: str, most: int | None) -> SplitLoss:
+        """What the model reaches on at most so many tokens of a split, evenly spaced.
+
+        Raises:
+            StopAsked: a stop was requested meanwhile.
+        """
+        few, tokenizer = thinned(self.dataset.splits[split], most), self.dataset.tokenizer
+        return evaluate_split(self.model, few, tokenizer, masking=self.masking, tick=self.tick)
 
     def begin_baselines(self) -> None:
         """Begin to count the text's n-gram baselines, unless they are known, beside the first steps."""

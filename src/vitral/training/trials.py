@@ -3,13 +3,11 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import torch
 
 from vitral.core.devices import ordered_sums, precision
-from vitral.core.language import N_
 from vitral.model import Transformer, cost
 from vitral.runs.config import RunConfig, TrainingConfig
 from vitral.training.objectives import loss_function
@@ -21,27 +19,9 @@ SMALL, FEWEST = 3e8, 64
 """Floating-point operations of the passes of a first step, and tokens that it may have however many they are."""
 
 
-@dataclass(frozen=True)
-class ExecutionPlan:
-    """Precision and compilation of training steps.
-
-    Attributes:
-        dtype: dtype of the arithmetic.
-        compile: whether the model is compiled.
-    """
-
-    dtype: str
-    compile: bool
-
-    def __str__(self) -> str:
-        """A short description for notes."""
-        return (N_("{dtype}, compiled") if self.compile else N_("{dtype}, not compiled")).format(dtype=self.dtype)
-
-
 def time_steps(
     config: RunConfig,
     build: Callable[[RunConfig], Transformer],
-    plan: ExecutionPlan,
     *,
     least: float = 0.0,
     most: float = float("inf"),
@@ -53,18 +33,17 @@ def time_steps(
     windows, and the passes of a whole step take as much longer as they have more operations.
 
     Args:
-        config: configuration of the run.
+        config: configuration of the run, with its precision and compilation.
         build: builds its model on its device.
-        plan: precision and compilation.
         least: minimum seconds of measuring; a timed step that would take longer is a part of one.
         most: no further step is started after these seconds, if one has been timed after the first.
         trials: minimum number of timed steps after the first.
     """
-    model, training = build(config).train(), config.training.model_copy(update={"dtype": plan.dtype})
-    step, shaped = _steps(model, training, compiled=plan.compile), partial(_shape, config, model.vocab_size)
+    model, training = build(config).train(), config.training
+    step, shaped = _steps(model, training), partial(_shape, config, model.vocab_size)
     times, whole, device = list[float](), list[float](), model.token_embedding.weight.device
     with torch.random.fork_rng([device] if device.type == "cuda" else []), ordered_sums(device):
-        *shape, work = shaped(math.inf if plan.compile else SMALL)  # the compiler would compile each shape
+        *shape, work = shaped(math.inf if training.compile else SMALL)  # the compiler would compile each shape
         step(*shape)
         passes, _ = step(*shape)
         *shape, timed = shaped(max(work, work * min(most, least or math.inf) / passes))
@@ -93,12 +72,10 @@ def _shape(config: RunConfig, vocab_size: int, operations: float) -> tuple[int, 
     return rows, length, work()
 
 
-def _steps(
-    model: Transformer, training: TrainingConfig, *, compiled: bool
-) -> Callable[[int, int], tuple[float, float]]:
+def _steps(model: Transformer, training: TrainingConfig) -> Callable[[int, int], tuple[float, float]]:
     """A function that makes a step on so many windows of a length, in seconds of the passes and of the optimizer."""
     optimizer, loss_of = optimizer_of(model, training), loss_function(model, masking=None)
-    loss_of = torch.compile(loss_of) if compiled else loss_of
+    loss_of = torch.compile(loss_of) if training.compile else loss_of
     device = model.token_embedding.weight.device
 
     def step(rows: int, length: int) -> tuple[float, float]:

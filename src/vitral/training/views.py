@@ -8,9 +8,8 @@ import time
 from typing import Any
 
 from vitral.core.errors import UsageError
-from vitral.data.batches import thinned
 from vitral.decoding import Sampling, generate
-from vitral.evaluation import copied_spans, evaluate_split
+from vitral.evaluation import copied_spans
 from vitral.training import ranks
 from vitral.training.trainer import Trainer
 
@@ -37,16 +36,14 @@ def evaluate_early(trainer: Trainer) -> None:
         StopAsked: a stop was requested meanwhile.
     """
     trainer.looked = True
-    dataset, step = trainer.dataset, trainer.state.step
-    few = thinned(dataset.splits["validation"], EARLY_TOKENS)
-    tick, masking = trainer.tick, trainer.masking
     try:
-        found = evaluate_split(trainer.model, few, dataset.tokenizer, masking=masking, tick=tick)
+        found = trainer.measured("validation", EARLY_TOKENS)
     except UsageError:
         return  # so few tokens may have no target, under the mask of a long prefix
     if math.isfinite(found.loss):
-        trainer.emit({"event": "early", "step": step, "validation_loss": found.loss, "tokens": found.num_targets})
-        if masking is None:
+        losses = {"validation_loss": found.loss, "tokens": found.num_targets}
+        trainer.emit({"event": "early", "step": trainer.state.step, **losses})
+        if trainer.masking is None:
             trainer.emit(sample_event(trainer))
 
 

@@ -1,34 +1,49 @@
-// The page: a heading that asks, and the panes.
+// The page: a heading that asks, one sentence that answers, and the panes.
 
 import type { ComponentChildren } from "preact";
+import { told } from "./edits";
+import { isDark, listed } from "./keys";
+import { useMeasured } from "./marks/drawn";
+import { goTo } from "./numbers/opened";
+import { Boundary } from "./panes/Boundary";
 import { Choice } from "./panes/Choice";
-import { Colophon } from "./panes/Colophon";
+import { Colophon, Worth } from "./panes/Colophon";
+import { Write } from "./panes/Continuation";
+import { Group } from "./panes/Group";
 import { Heads } from "./panes/Heads";
 import { Keys } from "./panes/Keys";
 import { Numbers } from "./panes/Numbers";
 import { Overview } from "./panes/Overview";
 import { Passages } from "./panes/Passages";
-import { Sentence, SentenceLine, Surprise } from "./panes/Sentence";
+import { Introduction, Sentence, SentenceLine, Surprise } from "./panes/Sentence";
 import { Stream } from "./panes/Stream";
-import { isDark, listed } from "./keys";
-import { useMeasured } from "./marks/drawn";
-import { edits, fault, figure, language, shown, source, text, theme } from "./state";
 import { narrow, width } from "./panes/layout";
-import { LANGUAGES, number, plural, t } from "./words";
+import { readText } from "./panes/pieces";
+import { edits, fault, figure, guessing, isZero, language, origin, shown, theme } from "./state";
+import { LANGUAGES, N, Sentence as Written, number, plural, t } from "./words";
+
+/** Letters of the sentence that the heading shows. */
+const MOST_ASKED = 60;
+/** The headings along the page. */
+const ALONG: [string, Written][] = [
+  ["overview", N("overview")], ["heads", N("heads")], ["numbers", N("one number")], ["stream", N("stream")], ["choice", N("next token")], ["going-on", N("text")], ["about", N("about")],
+];
 
 export function App({ children }: { children?: ComponentChildren }) {
-  const { about } = source.value!;
+  const { about } = origin.value!;
   // Without width the page is hidden, or measured by a program: what it shows stays, and with it what was chosen there.
   const page = useMeasured((across) => (width.value = across || width.value));
   const alone = figure.value !== "";
+  const isDrawn = shown.value !== null && width.value > 0;
+  const asked = shown.value ? readText.value : "";
   return (
-    <div class={`page${alone ? " alone" : ""}${narrow.value ? " narrow" : ""}`} ref={page}>
+    <div class={["page", alone && "alone", narrow.value && "narrow", guessing.value && "guessing"].filter(Boolean).join(" ")} ref={page}>
       <header>
         <p class="name">
           {about.name} · {plural(about.parameters, "{n} parameter", "{n} parameters")} ·{" "}
           {about.loss === undefined ? plural(about.step, "{n} step", "{n} steps") : t("test loss {loss}", { loss: number(about.loss, 3) })}
         </p>
-        <p class="settings">
+        <Group class="settings" label={t("Language, light and keys")}>
           {Object.entries(LANGUAGES).map(([code, name]) => (
             <button lang={code} aria-pressed={language.value === code} onClick={() => (language.value = code)}>
               {name}
@@ -38,37 +53,54 @@ export function App({ children }: { children?: ComponentChildren }) {
           <button aria-haspopup="dialog" onClick={() => (listed.value = true)}>
             {t("keys")} <kbd>?</kbd>
           </button>
-        </p>
+        </Group>
         <h1>
-          {t("What comes after")} <em>“{text.value.slice(-60)}”</em>?
+          {asked ? <>{t("What comes after")} <em>“{[...asked].length > MOST_ASKED && "… "}{[...asked].slice(-MOST_ASKED).join("")}”</em>?</> : t("What comes next?")}
         </h1>
       </header>
       {children}
+      {!alone && <Introduction />}
       <Sentence />
+      {!alone && <Write />}
       {!alone && <Passages />}
       <div class="stays">
-        {shown.value && width.value > 0 && <SentenceLine />}
-        {edits.value.length > 0 && (
-          <p class="edits" role="status">
-            {plural(edits.value.length, "{n} part is switched off.", "{n} parts are switched off.")}{" "}
-            <button onClick={() => (edits.value = [])}>{t("switch all on")}</button>
-          </p>
+        {isDrawn && !alone && (
+          <nav class="along" aria-label={t("Along the page")}>
+            <Group label={t("Along the page")}>
+              {ALONG.map(([id, name]) => <button onClick={() => goTo(id)}>{t(name)}</button>)}
+            </Group>
+          </nav>
         )}
+        {isDrawn && <Boundary of={shown.value} key={about.name}><SentenceLine /></Boundary>}
+        {edits.value.length > 0 && <Changes />}
       </div>
       {fault.value && <p role="alert">{t("The numbers could not be computed: {reason}", { reason: fault.value })}</p>}
-      {shown.value && width.value > 0 && (
-        <>
+      {isDrawn && (
+        <Boundary of={shown.value} key={about.name}>
           <Surprise />
           <Overview />
           <Heads />
           <Numbers />
           <Stream />
           <Choice />
-        </>
+        </Boundary>
       )}
+      {!alone && <Worth />}
       {!alone && <Colophon />}
       <Keys />
       {alone && <p class="whole"><button onClick={() => (figure.value = "")}>{t("show the whole page")}</button></p>}
     </div>
+  );
+}
+
+/** What the person has changed in the model: parts that are switched off, or other edits, each as a line. */
+function Changes() {
+  const all = edits.value;
+  const isOff = all.every(isZero);
+  return (
+    <p class="edits" role="status">
+      {isOff ? plural(all.length, "{n} part is switched off.", "{n} parts are switched off.") : `${plural(all.length, "{n} value is changed:", "{n} values are changed:")} ${all.map(told).join("; ")}.`}{" "}
+      <button onClick={() => (edits.value = [])}>{isOff ? t("switch all on") : t("undo all changes")}</button>
+    </p>
   );
 }

@@ -42,6 +42,14 @@ export function isEdit(given: unknown): given is Edit {
   return edit.positions === undefined || edit.positions === "all" || numbers(edit.positions);
 }
 
+/** What an edit does, as a line. */
+export function told({ at, heads, do: what, factor, value, from }: Edit): string {
+  const of = heads ? `${at}[${heads.join(", ")}]` : at;
+  if (what === "scale") return `${of} × ${factor}`;
+  if (what === "patch") return t("{name} as in “{text}”", { name: of, text: from! });
+  return what === "mean" ? t("{name} = its mean", { name: of }) : `${of} = ${value ?? 0}`;
+}
+
 /** The edits that JSON says, each with its positions; null if one of them is none. */
 export function readEdits(given: unknown): Edit[] | null {
   if (!Array.isArray(given) || !given.every(isEdit)) return null;

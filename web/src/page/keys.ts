@@ -1,7 +1,7 @@
 // Keys of the whole page: one letter each, only while nothing is typed into. `?` lists them.
 
 import { signal } from "@preact/signals";
-import { block, chosen, edits, head, language, position, shown, source, step, STEPS, theme, toggle } from "./state";
+import { block, chosen, edits, head, language, position, shown, origin, step, STEPS, theme, toggle } from "./state";
 import { LANGUAGES, N, Sentence } from "./words";
 
 /** Whether the list of keys is open. */
@@ -15,7 +15,7 @@ interface Key {
 }
 
 const around = (value: number, by: number, count: number): number => (count ? (value + by + count) % count : 0);
-const about = () => source.value!.about;
+const about = () => origin.value!.about;
 const next = <One>(all: readonly One[], now: One): One => all[(all.indexOf(now) + 1) % all.length];
 
 export const KEYS: readonly Key[] = [

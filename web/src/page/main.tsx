@@ -1,5 +1,5 @@
-// The script of a page that carries its model: compares, and draws; where it is damaged or computes other numbers, the page
-// says so and draws nothing.
+// The script of a page. One that carries its model compares, and draws; where it is damaged or computes other numbers, it says
+// so and draws nothing. One over a server has everything by the token in the address.
 
 import { render } from "preact";
 import { inner, worth } from "../arithmetic";
@@ -9,16 +9,18 @@ import { Ngrams } from "./ngrams";
 import { sheet } from "./numbers/opened";
 import { Remote, Sheet, leads, openable } from "./numbers/opening";
 import { digitsOf, equation, leaves, textOf } from "./numbers/telling";
+import { Connection, Opening, complete, connect, renew } from "./panes/Connection";
 import { Refusing } from "./panes/Refusing";
+import { kept, tensorsOf, tokenIn } from "./served";
 import type { Source } from "./source";
 import { content, give, start } from "./start";
 import { batch, computed, effect, signal } from "@preact/signals";
-import { read } from "./state";
+import { read, written } from "./state";
 import { tokenizerOf } from "./tokens";
 
 give({
   ...{ Carried, Ngrams, Remote, Sheet, batch, computed, difference, digitsOf, effect, equation, inner, leads, leaves, openable },
-  ...{ ownSha256, sheet, signal, textOf, tokenizerOf, worth },
+  ...{ ownSha256, sheet, signal, tensorsOf, textOf, tokenizerOf, worth },
 });
 
 async function carried(page: HTMLElement): Promise<Source | null> {
@@ -32,4 +34,30 @@ async function carried(page: HTMLElement): Promise<Source | null> {
   }
 }
 
-void start(carried, () => read(location.hash));
+/** What a server has, by the token in the address, which is removed from there, or that of the page before it was reloaded. */
+async function served(page: HTMLElement): Promise<Source | null> {
+  const { token, rest } = tokenIn(location.hash);
+  history.replaceState(null, "", location.pathname + rest);
+  page.replaceChildren();
+  render(<Opening />, page);
+  try {
+    return await connect(kept(token));
+  } catch (error) {
+    render(<Opening reason={error instanceof Error ? error.message : String(error)} />, page);
+    addEventListener("hashchange", () => tokenIn(location.hash).token && location.reload());
+    return null;
+  }
+}
+
+/** Takes over what the address says now: another state, or the token of a server that was started anew. */
+function readdressed(): void {
+  const { token } = tokenIn(location.hash);
+  if (!token) return read(location.hash);
+  history.replaceState(null, "", `#${written()}`);
+  renew(kept(token));
+}
+
+/** Whether the page carries its model, whole or not: one over a server has its words alone. */
+const carries = typeof document !== "undefined" && [...PARTS, "seal"].some((part) => part !== "words" && document.getElementById(part));
+if (carries) void start(carried, () => read(location.hash));
+else void start(served, readdressed, <Connection />).then(complete);

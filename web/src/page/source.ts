@@ -55,6 +55,8 @@ export interface Part {
 /** Plain data about the run; `vitral.page.content` writes it. */
 export interface About {
   name: string;
+  /** The path of its folder, as commands name it from where the page was made; its name, if absent. */
+  run?: string;
   /** The text of each token, as people read it. */
   tokens: string[];
   context: number;

@@ -7,8 +7,7 @@ import { pressed } from "./keys";
 import { open } from "./panes/Passages";
 import type { Source } from "./source";
 import { edits, ids, names, read, refresh, shown, source, text, theme, toggle, written } from "./state";
-import { language, learn, number, t } from "./words";
-
+import { language, learn, number, preferred, t } from "./words";
 
 /** Gives tests these parts, and those that every page has, by name. */
 export function give(parts: Record<string, unknown>): void {
@@ -37,7 +36,7 @@ export async function start(opened: (page: HTMLElement) => Promise<Source | null
   source.value = from;
   open(0);
   if (location.hash.length > 1) read(location.hash);
-  else language.value = from.about.language;
+  else language.value = preferred(from.about.language);
   effect(() => {
     document.documentElement.lang = language.value;
   });
@@ -48,8 +47,7 @@ export async function start(opened: (page: HTMLElement) => Promise<Source | null
     // Read by name: what is read for nothing, the bundler leaves out.
     if (ids.value && names.value && edits.value) void refresh();
   });
-  remember();
-  addEventListener("hashchange", readdressed);
+  remember(readdressed);
   addEventListener("keydown", pressed);
   render(null, page);
   page.replaceChildren();
@@ -59,18 +57,36 @@ export async function start(opened: (page: HTMLElement) => Promise<Source | null
 
 /** Milliseconds: browsers take only so many addresses in a while. */
 const PAUSE = 250;
+/** A text that is typed and a slider that is drawn are one step for Back, as long as the next change comes within these milliseconds. */
+const [DRAWN, ONE_STEP] = [["text", "p", "t", "k", "q", "m", "u"], 2000];
 
-/** Keeps the state in the address, a moment after its last change and when the page is left. */
-function remember(): void {
-  let waiting = 0;
-  const write = () => {
+/** Keeps the state in the address, a moment after its last change and when the page is left; Back undoes a step. */
+function remember(readdressed: () => void): void {
+  let [waiting, kept, last, since] = [0, written(), "", 0];
+  const write = (isStep: boolean) => {
     waiting = 0;
-    history.replaceState(null, "", `#${written()}`);
+    const now = written();
+    const changed = changes(kept, now);
+    const isDrawn = changed.split(",").every((key) => DRAWN.includes(key)) && changed === last && performance.now() - since < ONE_STEP;
+    const isNew = isStep && changed !== "" && !isDrawn;
+    history[isNew ? "pushState" : "replaceState"](null, "", `#${now}`);
+    [kept, last, since] = [now, changed || last, performance.now()];
   };
   effect(() => {
     written();
     clearTimeout(waiting);
-    waiting = setTimeout(write, PAUSE);
+    waiting = setTimeout(write, PAUSE, true);
   });
-  addEventListener("pagehide", () => waiting && write());
+  addEventListener("hashchange", () => {
+    readdressed();
+    clearTimeout(waiting);
+    [kept, last] = [written(), ""]; // where Back has led is no step of its own
+  });
+  addEventListener("pagehide", () => waiting && write(false));
+}
+
+/** The keys by which two fragments differ. */
+function changes(one: string, other: string): string {
+  const [before, after] = [new URLSearchParams(one), new URLSearchParams(other)];
+  return [...new Set([...before.keys(), ...after.keys()])].filter((key) => before.get(key) !== after.get(key)).join();
 }

@@ -2,7 +2,7 @@
 // address's fragment holds them, so that an address shows the same again.
 
 import { batch, computed, signal } from "@preact/signals";
-import { LANGUAGES, language } from "./words";
+import { LANGUAGES, language, preferred } from "./words";
 import { MOST_SEED } from "./decoding/draw";
 import type { Sampling } from "./decoding/filters";
 import { readEdits } from "./edits";
@@ -27,8 +27,10 @@ export const topK = signal<number | null>(null);
 export const topP = signal<number | null>(null);
 export const minP = signal<number | null>(null);
 export const sampling = computed<Sampling>(() => ({ temperature: temperature.value, top_k: topK.value, top_p: topP.value, min_p: minP.value }));
-/** The cells that were opened, each from the one before; empty: the largest weight of the chosen token. */
+/** The cells that were opened, each from the one before; empty: query times key at the largest weight of the chosen token. */
 export const trail = signal<readonly Spot[]>([]);
+/** Whether the reader guesses where the head looks: nothing that tells is shown. */
+export const guessing = signal(false);
 /** What the page's random numbers begin with. */
 export const seed = signal(1);
 /** A random number that the person has set instead. */
@@ -38,9 +40,16 @@ export const theme = signal<Theme>("auto");
 export const figure = signal("");
 export { language };
 
+/** Where the next answer comes from; the panes read `origin`. */
 export const source = signal<Source | null>(null);
+/** The place of the run in a server's list. */
+export const run = signal(0);
 export interface Shown {
+  /** The run that the values are of. */
+  from: Source;
   ids: number[];
+  /** Tokens before these, which do not fit into the context. */
+  cropped: number;
   /** The values of the sentence, and those without the edits. */
   values: Values;
   compared: Values | null;
@@ -52,6 +61,8 @@ export interface Shown {
 /** What the panes show. */
 export const shown = signal<Shown | null>(null);
 export const fault = signal("");
+/** The run that is shown; while nothing is, the one that is asked. All that is drawn is of this run. */
+export const origin = computed(() => shown.value?.from ?? source.value);
 
 /** Tokens of a text that were chosen one by one: the tokenizer may cut the same text differently. */
 export interface Held { text: string; ids: number[] }
@@ -85,7 +96,7 @@ const place = computed(() => {
 export const names = computed(() => {
   const about = source.value?.about;
   const time = ids.value.length;
-  return about ? wanted(about, time, place.value ?? 0, place.value === null ? 0 : block.value, isPooled(about, time) ? head.value : 0) : [];
+  return about ? wanted(about, time, place.value ?? 0, place.value === null ? 0 : block.value, isPooled(about, time) ? Math.min(head.value, about.heads - 1) : 0) : [];
 });
 
 let asked = 0;
@@ -95,7 +106,7 @@ const LEISURE = 800;
 /** Computes the values anew; an answer that has been overtaken is dropped. */
 export async function refresh(): Promise<void> {
   const from = source.value;
-  const [sentence, wanted, changes, at] = [ids.value, names.value, edits.value, place.value];
+  const [sentence, wanted, changes, at, left] = [ids.value, names.value, edits.value, place.value, cropped.value];
   const ask = ++asked;
   if (!from || !sentence.length) {
     batch(() => ((shown.value = null), (fault.value = encoded.value.fault ?? "")));
@@ -105,14 +116,33 @@ export async function refresh(): Promise<void> {
     const values = await from.trace(sentence, wanted, changes);
     const compared = changes.length ? await from.trace(sentence, wanted, []) : null;
     if (ask !== asked) return;
-    batch(() => ((shown.value = { ids: sentence, values, compared, edits: changes, at }), (fault.value = "")));
+    batch(() => ((shown.value = { from, ids: sentence, cropped: left, values, compared, edits: changes, at }), (fault.value = "")));
     await pause(LEISURE);
     const more = later(from.about, sentence.length);
     const [whole, before] = [await gathered(from, ask, more, changes), changes.length ? await gathered(from, ask, more, []) : {}];
     if (ask === asked && more.length) shown.value = { ...shown.value!, values: { ...values, ...whole }, compared: compared && { ...compared, ...before } };
   } catch (error) {
-    if (ask === asked) fault.value = error instanceof Error ? error.message : String(error);
+    if (ask !== asked) return;
+    batch(() => {
+      fault.value = error instanceof Error ? error.message : String(error);
+      if (shown.value?.from.about.name !== from.about.name) shown.value = null; // nothing of the run before stays
+    });
   }
+}
+
+/** Takes over a run: what was chosen in the one before stays as far as this one has it. */
+export function take(from: Source): void {
+  const { about } = from;
+  batch(() => {
+    if (source.value && source.value.about.name !== about.name) {
+      held.value = null;
+      block.value = Math.min(block.value, Math.max(about.layers - 1, 0));
+      head.value = Math.min(head.value, Math.max(about.heads - 1, 0));
+      edits.value = edits.value.filter(({ at, heads }) => about.names.includes(at) && (heads ?? []).every((each) => each < about.heads));
+      trail.value = [];
+    }
+    source.value = from;
+  });
 }
 
 const pause = (milliseconds = 0) => new Promise((resolve) => setTimeout(resolve, milliseconds));
@@ -130,12 +160,14 @@ async function gathered(from: Source, ask: number, more: readonly string[], chan
 
 /** Cells on the way to the one that is open, in an address. */
 const MOST_OPENED = 64;
-const DEFAULTS = { p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", i: "", l: "", c: "auto", f: "", o: "" };
+const MOST_RUNS = 999;
+const DEFAULTS = { n: "0", p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", i: "", l: "", c: "auto", f: "", o: "" };
 
 /** The fragment of the address. */
 export function written(): string {
   const now: Record<string, string> = {
     text: text.value,
+    n: String(run.value),
     p: String(chosen.value),
     b: String(block.value),
     h: String(head.value),
@@ -148,7 +180,7 @@ export function written(): string {
     u: String(ownNumber.value ?? ""),
     e: JSON.stringify(edits.value),
     i: ownCut(),
-    l: language.value === source.value?.about.language ? "" : language.value,
+    l: language.value === preferred(source.value?.about.language) ? "" : language.value,
     c: theme.value,
     f: figure.value,
     o: trail.value.map(({ name, index, path }) => [name, index.join("."), path.join(".")].join(":")).join(" "),
@@ -185,6 +217,7 @@ export function read(fragment: string): void {
   };
   batch(() => {
     if (found.has("text")) text.value = found.get("text")!;
+    run.value = whole("n", 0, MOST_RUNS, 0);
     held.value = heldOf(found.get("i"));
     chosen.value = whole("p", -1, (about?.context ?? 1) - 1, -1);
     block.value = whole("b", 0, Math.max((about?.layers ?? 1) - 1, 0), 0);
@@ -204,7 +237,7 @@ export function read(fragment: string): void {
     const own = share("u");
     ownNumber.value = own === 1 ? null : own;
     edits.value = editsOf(found.get("e"));
-    const code = found.get("l") || about?.language || "en";
+    const code = found.get("l") || preferred(about?.language);
     if (code in LANGUAGES) language.value = code;
     figure.value = (found.get("f") ?? "").replace(/[^a-z-]/g, "");
     trail.value = spotsOf(found.get("o") ?? "");
@@ -232,16 +265,30 @@ function editsOf(told: string | null): Edit[] {
   }
 }
 
-/** Whether a part is switched off: an edit of zero everywhere. */
-export const isOff = (at: string, which?: number): boolean =>
-  edits.value.some((each) => each.at === at && each.do === "zero" && (which === undefined ? !each.heads : each.heads?.[0] === which));
+/** Whether an edit switches something off: zero everywhere. */
+export const isZero = (each: Edit): boolean => each.do === "zero" && each.positions === "all";
+const zeroes = (each: Edit, at: string, which?: number): boolean => each.at === at && isZero(each) && (which === undefined ? !each.heads : Boolean(each.heads?.includes(which)));
+
+/** Whether a part is switched off. */
+export const isOff = (at: string, which?: number, among = edits.value): boolean => among.some((each) => zeroes(each, at, which));
+
+/** Whether a part brings nothing of any token: it is switched off, or all heads of its attention are. */
+export function isSilent(part: string, heads: number, among: readonly Edit[]): boolean {
+  const z = part.replace(/attn\.out$/, "attn.z");
+  const all = Array.from({ length: z === part ? 0 : heads }, (_, which) => which);
+  return [part, z].some((at) => among.some((each) => zeroes(each, at))) || (all.length > 0 && all.every((which) => among.some((each) => zeroes(each, z, which))));
+}
 
 /** Switches a part off, or on again: a value, or one head of it. */
 export function toggle(at: string, which?: number): void {
+  // What is still shown may be another run than the one that is asked already.
+  const about = source.value?.about;
+  if (about && (!about.names.includes(at) || (which ?? 0) >= about.heads)) return;
   if (isOff(at, which)) {
-    edits.value = edits.value.filter(
-      (each) => !(each.at === at && each.do === "zero" && (which === undefined ? !each.heads : each.heads?.[0] === which)),
-    );
+    edits.value = edits.value.flatMap((each) => {
+      const others = zeroes(each, at, which) ? (each.heads ?? []).filter((head) => head !== which) : null;
+      return others === null ? [each] : others.length ? [{ ...each, heads: others }] : [];
+    });
     return;
   }
   edits.value = [...edits.value, { at, ...(which === undefined ? {} : { heads: [which] }), positions: "all", do: "zero" }];

@@ -2,7 +2,6 @@
 // show. Numbers that nobody has asked for yet are not there, so panes read them with these functions.
 
 import { Cells, readOff, surprise, Surprise } from "./compute/readings";
-import { row } from "./rows";
 import { About, BROUGHT, LENS, MEAN, POOLED, RATED, READ, Tensor, Values, atPosition, ofHead } from "./source";
 
 /** The logits of the lens, and all other numbers of a sentence, up to which everything is asked for. */
@@ -50,12 +49,6 @@ export function wanted(about: About, time: number, at: number, block: number, he
 
 /** The names that are asked for when nobody types: what the lens reads at the other positions. */
 export const later = (about: About, time: number): string[] => (isNarrow(about, time) ? about.stream.map((name) => READ + name) : []);
-
-/** The row of a value at a position: logits, a vector of the stream. */
-export function rowOf(values: Values, name: string, position: number): Float32Array | Float64Array {
-  const alone = values[atPosition(name, position)];
-  return alone ? alone.data : row(values[name], 0, position);
-}
 
 /** The map of a head and its place in it, whole; null where it is not here. */
 export function headOf(values: Values, name: string, head: number): [Tensor, number] | null {

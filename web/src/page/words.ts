@@ -18,6 +18,10 @@ export type Words = Record<string, readonly string[]>;
 let catalogues: Words = {};
 export const language = signal("en");
 
+/** The language that a reader gets: the page's own, where somebody chose one, else the browser's. */
+export const preferred = (own = "en"): string =>
+  own !== "en" || typeof navigator === "undefined" ? own : ((navigator.languages ?? []).map((each) => each.slice(0, 2)).find((each) => each in LANGUAGES) ?? own);
+
 /** The sentences that the page carries, by language. */
 export function learn(words: Words): void {
   catalogues = words;
@@ -41,6 +45,13 @@ export function number(value: number, digits = 2): string {
 
 const shown = (value: string | number): string =>
   typeof value === "string" ? value : number(value, Number.isInteger(value) ? 0 : 2);
+
+/** A place in an order, as in "16th". */
+export function ordinal(place: number): string {
+  if (language.value === "pt") return `${place}º`;
+  const ending = ["th", "st", "nd", "rd"][Math.floor(place / 10) % 10 === 1 ? 0 : place % 10] ?? "th";
+  return number(place, 0) + ending;
+}
 
 /** The sentence in the current language, with values in its places. */
 export const t = (sentence: Sentence, places: Places = {}): string =>

@@ -65,7 +65,7 @@ def bundle(
         checkpoint, corpus = checkpoint or run.which, run.corpus if corpus is None else corpus
     loaded = load_run(folder, checkpoint or "best")
     made = page_content(loaded, name, None if corpus is None else str(corpus), ablated=ablations)
-    content = page_document(made).encode("utf-8")
+    content = page_document(made).encode()
     create_durably(path, content)
     return Bundle(path, len(content))
 
@@ -177,8 +177,6 @@ def export(
 
     folder = path_of(run)
     words = ["vitral", "export", folder.name, "--to", to, "--out", Path(out).name]
-    words += [
-        *([] if checkpoint in (None, "best") else ["--checkpoint", checkpoint]),
-        *([] if proof else ["--no-proof"]),
-    ]
+    words += ["--checkpoint", "last"] if checkpoint == "last" else []
+    words += [] if proof else ["--no-proof"]
     return export_run(load_run(folder, checkpoint or "best"), Path(out), to=to, proof=proof, command=shlex.join(words))

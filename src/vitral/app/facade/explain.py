@@ -79,27 +79,36 @@ def explain(
     Raises:
         UsageError: neither a run nor an example, or a block, head or position that it does not have.
     """
-    from vitral.core.language import language
+    from vitral.core.language import _, language
     from vitral.explanation import RunView, walk_backward, walk_example, walk_run
     from vitral.explanation.examples.by_name import find_example
 
     is_run = not isinstance(what, str | Path) or Path(what).is_dir()
     if cell is not None and (is_run or not backward):
         raise UsageError("explain: --cell goes with --backward and a worked example")
-    first = 0 if is_run else 1
-    choice = choice_of(head if head is not None or not is_run else 0, query, key, column, first)
+    choice = choice_of(0 if head is None and is_run else head, query, key, column, int(not is_run))
     if is_run:
-        layers = _counted(0 if layer is None else layer, 0)
-        view = RunView(layers, choice, block=block, ending=ending, language=language(), backward=backward)
+        view = RunView(
+            _counted(0 if layer is None else layer, 0),
+            choice,
+            block=block,
+            ending=ending,
+            language=language(),
+            backward=backward,
+        )
         loaded = opened(what, checkpoint, device, dtype)
         read = loaded.readable(TEXT if text is None else text, replace)
         with loaded.in_precision():
-            made = walk_run(loaded.model, loaded.tokenizer, read, view, loaded.path.name)
-    else:
-        _refuse_of_runs(str(what), text=text, replace=replace, layer=layer, block=block or None, ending=ending or None)
-        example = find_example(str(what))
-        made = walk_backward(example, cell, choice) if backward else walk_example(example, choice)
-    return made
+            return walk_run(loaded.model, loaded.tokenizer, read, view, loaded.path.name)
+    of_runs = given(text=text, replace=replace, layer=layer, block=block or None, ending=ending or None)
+    if of_runs:
+        raise UsageError(
+            "explain: {what} is no run; leave out {given}, or give the folder of a run",
+            what=what,
+            given=_(" and ").join(f"--{name}" for name in of_runs),
+        )
+    example = find_example(str(what))
+    return walk_backward(example, cell, choice) if backward else walk_example(example, choice)
 
 
 def choice_of(head: Any, query: int | None, key: int | None, column: int | None, first: int) -> "Choice":
@@ -126,17 +135,6 @@ def _counted(chosen: Any, first: int) -> tuple[int, ...] | None:
     if not several:
         raise UsageError("explain: an empty list; give a number, or all")
     return tuple(dict.fromkeys(number - first for number in several))
-
-
-def _refuse_of_runs(what: str, **options: Any) -> None:
-    from vitral.core.language import _
-
-    if found := [f"--{name}" for name in given(**options)]:
-        raise UsageError(
-            "explain: {what} is no run; leave out {given}, or give the folder of a run",
-            what=what,
-            given=_(" and ").join(found),
-        )
 
 
 @validated
@@ -257,7 +255,7 @@ def corrected(report: "CheckReport", out: Paths | None) -> Path | None:
     """
     from vitral.explanation.examples.by_name import correct
 
-    return correct(report, None if out is None else Path(out)) if report.worst in FIXABLE else None
+    return correct(report, out) if report.worst in FIXABLE else None
 
 
 @validated
@@ -307,28 +305,26 @@ def grade(
     from vitral.report.checked_sheet import marked_page
     from vitral.report.graded_class import GradedClass
 
-    keys = list(answer_keys([key] if isinstance(key, str | Path) else key))
-    key_paths = [each.example.path for each in keys]
-    keys = different_keys(keys)
-    used = grading_rule(rule, points, total)
+    known = list(answer_keys([key] if isinstance(key, str | Path) else key))
+    keys, used, home = different_keys(known), grading_rule(rule, points, total), Path(folder)
     check_rule(used, keys)
-    home = Path(folder)
-    ours = [out, marked, rule if isinstance(rule, str | Path) else None]
-    names = sheet_names(home, sheet_files(home, [*key_paths, *(Path(path) for path in ours if path is not None)]))
+    ours = [Path(path) for path in (out, marked, rule) if isinstance(path, str | Path)]
+    names = sheet_names(home, sheet_files(home, [*(each.example.path for each in known), *ours]))
     if not names:
         raise UsageError("{folder}: has no sheets", folder=home)
     pages = {name: Path(marked, f"{name}.html") for name in names.values()} if marked is not None else {}
-    for path in [*pages.values(), *([] if out is None else [Path(out)])]:
+    page = None if out is None else Path(out)
+    for path in filter(None, (*pages.values(), page)):
         require_free(path)
     with in_language("en"):
         sheets = [graded_sheet(path, name, keys, used) for path, name in names.items()]
         notes = tuple(key_notes(keys))
     graded = GradedClass(tuple(keys), used, tuple(sorted(sheets, key=lambda sheet: sheet.name)), notes)
-    each = {one.name: one.grade for one in graded.graded if one.grade is not None}
-    made = {pages[name]: marked_page(name, grade) for name, grade in each.items() if pages}
-    made |= {} if out is None else {Path(out): graded.page()}
-    for path, page in made.items():
+    each = {one.name: one.grade for one in graded.graded if one.grade is not None and pages}
+    made = {pages[name]: marked_page(name, grade) for name, grade in each.items()}
+    made |= {} if page is None else {page: graded.page()}
+    for path, content in made.items():
         with storage(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        write_new(path, page)
+        write_new(path, content)
     return graded

@@ -27,8 +27,8 @@ from vitral.core.errors import UsageError
 if TYPE_CHECKING:
     from vitral.app.results import Names
     from vitral.app.run import Run
-    from vitral.doctor.health import Diagnosis
-    from vitral.forecast.forecasting import Forecast
+    from vitral.doctor import Diagnosis
+    from vitral.forecast import Forecast
     from vitral.report.model import ModelCount
     from vitral.report.survey import Survey
     from vitral.runs import RunConfig
@@ -74,14 +74,11 @@ def survey(
     """
     from vitral.data import load_corpus, prepare
     from vitral.report.survey import survey_dataset
-    from vitral.runs import is_run
-    from vitral.training.configuration import pinned, plan_run, presets, refuse_choices
+    from vitral.training.configuration import pinned, plan_run, presets
     from vitral.training.text_plan import written_plan
 
     keys = of_text(encoding, field, glob, specials, tokenizer=tokenizer, split=split).get("corpus", {}) | corpus
-    if not isinstance(source, str | Path) or is_run(source):
-        run = opened(source)
-        refuse_choices(str(run.path), minutes=minutes, context=context, **keys)
+    if (run := _of_run(source, minutes=minutes, context=context, **keys)) is not None:
         dataset, config = run.dataset(), run.sealed.config
         read, made = dataset.load_text(), written_plan(config, f"the run {run.path}")
     else:
@@ -160,10 +157,21 @@ def forecast(
     Raises:
         UsageError: an unknown kind, a configuration that `count` refuses, or batches that cannot be shared out evenly.
     """
-    from vitral.forecast.forecasting import forecast_of
+    from vitral.forecast import forecast_of
 
     name, config, size, _advice = _configured(start, tokenizer, None, corpus, vocabulary, None, [settings])
     return forecast_of(name, config, size, gpus=gpus, kind=kind, measure=measure)
+
+
+def _of_run(start: "str | Path | Run", **choices: Any) -> "Run | None":
+    """The run that is asked about, of which nothing can be chosen; None if it is no run."""
+    from vitral.runs import is_run
+    from vitral.training.configuration import refuse_choices
+
+    if isinstance(start, str | Path) and not is_run(start):
+        return None
+    refuse_choices(str(path_of(start)), **choices)
+    return opened(start)
 
 
 def _configured(
@@ -177,15 +185,11 @@ def _configured(
 ) -> tuple[str, "RunConfig", int, tuple[str, ...]]:
     """Name, configuration and vocabulary of what `count` and `forecast` are asked about, and lines of advice."""
     from vitral.core.config import merge
-    from vitral.runs import is_run, load_run
-    from vitral.training.configuration import pinned, plan_run, presets, refuse_choices
+    from vitral.training.configuration import pinned, plan_run, presets
     from vitral.training.plans import FIT
 
-    name = str(start if isinstance(start, str | Path) else start.path)
-    if not isinstance(start, str | Path) or is_run(name):
-        chosen = {"corpus": corpus, "vocabulary": vocabulary, "minutes": minutes}
-        refuse_choices(name, **chosen, tokenizer=tokenizer, context=context, **merge(*settings))
-        run = load_run(Path(name)) if isinstance(start, str | Path) else start
+    chosen, name = {"corpus": corpus, "vocabulary": vocabulary, "minutes": minutes}, str(path_of(start))
+    if (run := _of_run(start, **chosen, tokenizer=tokenizer, context=context, **merge(*settings))) is not None:
         return name, run.sealed.config, run.tokenizer.vocab_size, ()
     known = presets()
     plan = plan_run(name, corpus=named(corpus), minutes=minutes, overrides=[*settings, pinned(tokenizer, context)])
@@ -256,9 +260,8 @@ def list_studies(*, times: bool = False) -> "Names":
     from vitral.studies import study_names
     from vitral.studies.study_cost import study_minutes
 
-    found = {name: {} for name in study_names()} | study_minutes() if times else {}
     with in_language("en"):
-        return Names("studies", study_names(), found)
+        return Names("studies", study_names(), study_minutes() if times else {})
 
 
 @validated

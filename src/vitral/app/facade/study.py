@@ -25,7 +25,7 @@ from vitral.core.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
     from vitral.app.results import DemoPage
-    from vitral.compare.comparison import RunComparison
+    from vitral.compare import RunComparison
     from vitral.report.study import StudyPage
 
 
@@ -83,10 +83,10 @@ def study(
 
     if workers is not None and executor is not None:
         raise UsageError("--workers is for this machine, --executor for others: leave one of them out")
-    layers = [settings, *([] if threads is None else [{"training": {"threads": threads}}])]
     folder = None if out is None else Path(out)
     how = given(budget=budget, corpus=named(corpus), seeds=seeds, out=folder)
-    plan = plan_study(str(name), named(start), **how, overrides=[layer for layer in layers if layer])
+    layers = [settings, {"training": given(threads=threads)}]
+    plan = plan_study(str(name), named(start), **how, overrides=layers)
     with progress_shown(progress, callback or silent) as told, _going_on(plan.out):
         done = plan.run(callback=told, executor=executor or workers)
         return write_report(done, command=plan.command)
@@ -122,10 +122,9 @@ def demo(
     from vitral.app.progress import progress_shown
     from vitral.app.results import DemoPage
     from vitral.report.demonstration import write_demonstration
-    from vitral.studies.plan import settings_of
     from vitral.training import silent
 
-    planned = plan_demonstration(None if out is None else Path(out), list(settings_of(settings)))
+    planned = plan_demonstration(None if out is None else Path(out), settings)
     if on_plan is not None:
         on_plan(planned)
     with progress_shown(progress, callback or silent) as told, _going_on(planned.out):

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections import UserDict
 from collections.abc import Sequence
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,8 +39,8 @@ COMMANDS = (
     Command(ask.evaluate, views.show),
     Command(study.compare, views.show_with_page),
     Command(ask.generate, views.show_samples, views.pieces),
-    Command(ask.inspect, views.show_inspection, views.into_new_file),
-    Command(explain.explain, views.show_walkthrough, views.into_new_file),
+    Command(ask.inspect, views.show_inspection, partial(views.into_new_file, views.INSPECTED)),
+    Command(explain.explain, views.show_walkthrough, partial(views.into_new_file, views.WALKED)),
     Command(explain.exercise, views.show_exercise, views.sheets_listed, has_parts=False),
     Command(explain.check, views.show_checks, has_parts=False, shown=("fix", "out")),
     Command(explain.grade, views.show_grades, has_parts=False),
@@ -232,8 +232,11 @@ def _complain_of_usage(error: Any) -> int:
     context, message = getattr(error, "ctx", None), error.format_message()
     if setting := _setting_meant(error, session.given()):
         message = _("{message}; did you mean {setting}?", message=refusal(error.message), setting=setting)
-    command = context.command_path if context else "vitral"
-    complain(_("{message} (see {command} --help)", message=refusal(message), command=command))
+    complain(
+        "{message} (see {command} --help)",
+        message=refusal(message),
+        command=context.command_path if context else "vitral",
+    )
     return int(getattr(error, "exit_code", 2))
 
 

@@ -1,6 +1,6 @@
 """The argument parser in the current language: the option --lang, help pages, and the parser's own words.
 
-Help texts stay English where they are declared; they are translated when they are shown. The parser's words are marked
+Help texts stay English where they are declared; they are translated when they are shown. The parser's words are listed
 here, in the spelling of the oldest and of the newest versions of its libraries.
 """
 
@@ -15,48 +15,36 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from vitral.app.terminal.streams import complain
-from vitral.core.language import LANGUAGES, N_, VARIABLE, _, process_language, recognised, unknown_language
+from vitral.core.language import LANGUAGES, VARIABLE, _, process_language, recognised, unknown_language
 
 OPTION = "--lang"
 COMPLETING = "_VITRAL_COMPLETE"
 """The variable by which a shell asks for completion; nothing else is printed then."""
-METAVARS = (
-    N_("OPTIONS"),
-    N_("COMMAND"),
-    N_("ARGS"),
-    N_("RUN"),
-    N_("STUDY"),
-    N_("PATH"),
-    N_("NAME"),
-    N_("TEXT"),
-    N_("PRESET"),
-    N_("CONFIG"),
-    N_("EXAMPLE"),
-    N_("FILE"),
-    N_("FOLDER"),
-    N_("MY"),
-    N_("KIND"),
-    N_("JSON"),
-    N_("KEY"),
-    N_("VALUE"),
-    N_("PATTERN"),
-    N_("INTEGER"),
-    N_("FLOAT"),
-    N_("RANGE"),
-)
+WORDS = """
+OPTIONS COMMAND ARGS RUN STUDY PATH NAME TEXT PRESET CONFIG EXAMPLE FILE FOLDER MY KIND JSON KEY VALUE PATTERN
+INTEGER FLOAT RANGE
+"""
 """Words in capitals that stand for what the user writes."""
-TYPES = (N_("int"), N_("float"), N_("str"), N_("path"), N_("int range"), N_("float range"), N_("list[str]"))
-HEADINGS = (N_("Arguments"), N_("Options"), N_("Commands"))
-HELPS = (
-    N_("required"),
-    N_("default"),
-    N_("env var"),
-    N_("Show this message and exit."),
-    N_("Install completion for the current shell."),
-    N_("Show completion for the current shell, to copy it or customize the installation."),
-)
-_CAPITALS = re.compile(rf"\b(?:{'|'.join(METAVARS)})\b")
-_TYPE = re.compile(rf"(?<=<)(?:{'|'.join(map(re.escape, TYPES))})(?=>)")
+PHRASES = """
+int
+float
+str
+path
+int range
+float range
+list[str]
+Arguments
+Options
+Commands
+required
+default
+env var
+Show this message and exit.
+Install completion for the current shell.
+Show completion for the current shell, to copy it or customize the installation.
+"""
+"""Types, headings and what else the parser's library says."""
+_WORD = re.compile(r"\b[A-Z]+\b|(?<=<)[^<>]+(?=>)")
 _EXTRA = re.compile(r"(?:(.*\S)  )?\\?\[([^\[\]]*)\]", re.DOTALL)  # the backslash is an early Typer's
 
 LanguageOption = Annotated[
@@ -106,27 +94,30 @@ def speaking(arguments: Sequence[str]) -> Iterator[None]:
         yield
 
 
-class _Page:
-    """A formatter of the parser's library that translates what is written into it."""
+_Context: Any = TyperCommand.context_class
 
-    def __init__(self, formatter: Any) -> None:
-        self._formatter = formatter
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._formatter, name)
+class _Page(_Context.formatter_class):
+    """The formatter of the parser's library, which translates what is written into it."""
 
     def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
-        self._formatter.write_usage(prog, in_capitals(args), f"{_('Usage:')} " if prefix is None else prefix)
+        super().write_usage(prog, in_capitals(args), f"{_('Usage:')} " if prefix is None else prefix)
 
     def section(self, name: str) -> Any:
-        return self._formatter.section(_(name))
+        return super().section(_(name))
 
     def write_dl(self, rows: Sequence[tuple[str, str]], *given: Any, **options: Any) -> None:
-        self._formatter.write_dl([(in_capitals(name), _row(text)) for name, text in rows], *given, **options)
+        super().write_dl([(in_capitals(name), _row(text)) for name, text in rows], *given, **options)
+
+
+class _TranslatedContext(_Context):
+    formatter_class = _Page
 
 
 class _Translated:
     """A command, or the group of them, whose help is shown in the current language."""
+
+    context_class = _TranslatedContext
 
     @property
     def help(self) -> str | None:
@@ -136,9 +127,6 @@ class _Translated:
     @help.setter
     def help(self, text: str | None) -> None:
         self.__dict__["help"] = text
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        super().format_help(ctx, _Page(formatter))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class TranslatedCommand(_Translated, TyperCommand):
@@ -156,14 +144,10 @@ class Group(_Translated, TyperGroup):
         super().__init__(**given)
         self.commands = self.made
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The names in the order of the help."""
-        return [*self.commands]
-
 
 def in_capitals(text: str) -> str:
     """Words that stand for what the user writes, and types, in the current language."""
-    return _TYPE.sub(lambda found: _(found[0]), _CAPITALS.sub(lambda found: _(found[0]), text))
+    return _WORD.sub(lambda found: _(found[0]), text)
 
 
 def _row(text: str) -> str:

@@ -53,7 +53,7 @@ class _Stream(io.FileIO):
     """
 
     def __init__(self, descriptor: int, *, needed: bool) -> None:
-        super().__init__(descriptor, "w", closefd=False)
+        super().__init__(descriptor, mode="w", closefd=False)
         self.needed, self.is_open = needed, True
         self.lost: Exception | None = None
 
@@ -115,10 +115,16 @@ def settle() -> None:
     sys.stderr.flush()
 
 
-def say(text: str = "") -> None:
+def say(text: str) -> None:
     """Print text, control characters made visible."""
     sys.stdout.write(visible(text) + "\n")
     sys.stdout.flush()
+
+
+def tell(sentence: str, /, **places: Any) -> None:
+    """Print a sentence in the current language; its commands can be typed as they are."""
+    told = _(sentence, **places)
+    say(runnable(told) if "vitral " in sentence else told)
 
 
 def runnable(line: str) -> str:
@@ -139,10 +145,10 @@ def prints_unicode() -> bool:
     return (sys.stdout.encoding or "utf-8").lower().startswith("utf")
 
 
-def complain(message: str) -> None:
-    """Print one line, or message, on stderr, control characters written out."""
+def complain(message: str, /, **places: Any) -> None:
+    """Print one line, a message or a sentence with values in its places, on stderr, control characters written out."""
     # Itself, also while rich shows what is written to sys.stderr above a panel on standard output.
-    print(f"vitral: {printable(' '.join(_(message).split()))}", file=_error_stream or sys.stderr, flush=True)
+    print(f"vitral: {printable(' '.join(_(message, **places).split()))}", file=_error_stream or sys.stderr, flush=True)
 
 
 def show_traceback(error: BaseException) -> None:
@@ -160,7 +166,7 @@ def complain_of(error: BaseException) -> int:
         complain(f"{os.fsdecode(name)}: {said}" if isinstance(name, str | bytes) else said)
         return 4
     if isinstance(error, MemoryError) or any(words in text for words in NO_MEMORY):
-        complain(_("there is too little memory ({error}); use a smaller model, batch or text", error=told))
+        complain("there is too little memory ({error}); use a smaller model, batch or text", error=told)
         return 2
-    complain(_("a fault of Vitral ({error}); set VITRAL_TRACEBACK=1 to see where", error=told))
+    complain("a fault of Vitral ({error}); set VITRAL_TRACEBACK=1 to see where", error=told)
     return 70

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from vitral.app import session
-from vitral.app.terminal.streams import complain, output_is_optional, runnable, say, say_if_lost
+from vitral.app.terminal.streams import complain, output_is_optional, say, say_if_lost, tell
 from vitral.core.errors import Interrupted, UsageError
 from vitral.core.language import N_, _
 from vitral.core.launching import EXIT_CODE, launched
@@ -38,22 +38,18 @@ def live_reporter() -> Iterator["Callback"]:
 
     from vitral.app.progress import Display, Harmless, Lines, lasting
 
-    class Panel(Display):
-        """A panel that changes in place; lines that stay are above it."""
-
-        def take(self, event: "Event") -> None:
-            super().take(event)
-            if (line := lasting(event)) is not None:
-                screen.print(visible(line))
-
-        def draw(self) -> None:
-            live.update(panel(self.state.view()), refresh=True)
+    def in_panel(event: "Event") -> None:
+        """Show lines that stay above it."""
+        if (line := lasting(event)) is not None:
+            screen.print(visible(line))
+        display(event)
 
     output_is_optional()
     screen = Console(highlight=False, markup=False, emoji=False)
     # Drawn by the callback, not by a thread of its own, so that whatever fails there fails in the callback.
     live = Live(console=screen, auto_refresh=False)
-    shown = Harmless(Panel() if screen.is_terminal else Lines(), complain)
+    display = Display(lambda view: live.update(panel(view), refresh=True))
+    shown = Harmless(in_panel if screen.is_terminal else Lines(), complain)
 
     def report(event: "Event") -> None:
         shown(event)
@@ -133,8 +129,8 @@ def training(*, ranks: int | None = None, tensorboard: bool = False, **given: An
     except Interrupted as stopped:
         if stopped.run is None:
             raise
-        where = {"step": stopped.step, "run": stopped.run}
-        say(runnable(_("stopped at step {step:,}, saved; continue with: vitral resume {run}", **where)))
+        place = {"step": stopped.step, "run": stopped.run}
+        tell("stopped at step {step:,}, saved; continue with: vitral resume {run}", **place)
         raise typer.Exit from None
 
 
@@ -166,12 +162,12 @@ def announced(**given: Any) -> Iterator[Mapping[str, Any]]:
     """The address of the page on the screen, until Ctrl+C ends the server."""
 
     def announce(address: str) -> None:
-        say(_("page: {address} (Ctrl+C ends it)", address=address))
+        tell("page: {address} (Ctrl+C ends it)", address=address)
 
     try:
         yield {"announce": announce}
     except KeyboardInterrupt:
-        complain(_("interrupted"))
+        complain("interrupted")
         os._exit(130)  # a thread that computes for the page would keep the process
 
 

@@ -7,14 +7,14 @@ import io
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from vitral.app.arguments import Argument, Digits, Form, Format, Numbers, Option, TableFormat, Threads, numbers
-from vitral.app.terminal.streams import complain, print_json, prints_unicode, runnable, say
-from vitral.core.errors import StorageError, UsageError, VitralError
+from vitral.app.terminal.streams import complain, print_json, prints_unicode, runnable, say, tell
+from vitral.core.errors import StorageError, UsageError
 from vitral.core.files import require_free
 from vitral.core.language import _, in_language, ngettext
 
@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 
 MOST_LISTED = 10
 """Files that are named one by one."""
-InspectionForm = Literal["text", "json", "html"]
-FORMS: dict[str, InspectionForm] = {"": "text", ".txt": "text", ".json": "json", ".html": "html", ".htm": "html"}
+INSPECTED = {"": "text", ".txt": "text", ".json": "json", ".html": "html", ".htm": "html"}
+WALKED = {**INSPECTED, ".md": "markdown", ".tex": "latex"}
+"""The forms of a result by the ending of its file."""
+NewFile = Annotated[Path | None, Option(read=lambda _, path: None if str(path) == "-" else path)]
+"""Where a result goes; - is the screen."""
 Kind = Literal["presets", "texts", "studies", "examples", "runs"]
 
 
@@ -96,7 +99,7 @@ def show_with_page(result: Any, *, out: Path | None = None, format: TableFormat 
         page = result.write(out) if hasattr(result, "write") else write_comparison(result, out)
     show(result, format=format)
     if page is not None and format == "text":
-        say(_("page: {path}", path=page))
+        tell("page: {path}", path=page)
 
 
 @contextmanager
@@ -140,46 +143,53 @@ def show_samples(samples: "Samples", *, stats: bool = False, format: Format = "t
     print(_("{tokens:,} tokens in {seconds:.3f} s, {rate:,.0f} tokens/s, {how}", **speed), file=sys.stderr)
 
 
-def show_inspection(inspection: "Inspection", *, format: InspectionForm | None = None, out: Path | None = None) -> None:
+def show_inspection(
+    inspection: "Inspection", *, format: Literal["text", "json", "html"] | None = None, out: NewFile = None
+) -> None:
     """A summary on the terminal, or everything in a file.
 
     Args:
         format: Form of the result.  [default: by the ending of --out (.html, .json), else text]
         out: File to write the result to.  [default: the screen]
     """
-    form = _form(format, out)
-    if form == "json":
-        as_ascii = out is None and not prints_unicode()
-        _deliver(json.dumps(inspection.plain(), ensure_ascii=as_ascii, allow_nan=False), out)
-    else:
-        _deliver(inspection.page() if form == "html" else str(inspection), out)
+    form = _form(INSPECTED, format, out)
+    _deliver(inspection.plain() if form == "json" else inspection.page() if form == "html" else str(inspection), out)
 
 
-def _form(format: InspectionForm | None, out: Path | None) -> InspectionForm:
-    form = format or FORMS.get(out.suffix.lower() if out else "")
+def _form(forms: Mapping[str, str], format: str | None, out: Path | None) -> str:
+    form = format or forms.get(out.suffix.lower() if out else "")
     if form is None:
-        raise UsageError("--out {out}: no form has this ending; use .txt, .json or .html, or --format", out=out)
+        raise UsageError(
+            "--out {out}: no form has this ending; use {endings}, or --format",
+            out=out,
+            endings=", ".join(filter(None, forms)),
+        )
     return form
 
 
 @contextmanager
-def into_new_file(*, format: Any = None, out: Path | None = None, **given: Any) -> Iterator[Mapping[str, Any]]:
-    """A file that could not be written is refused before anything is computed."""
+def into_new_file(
+    forms: Mapping[str, str], *, format: Any = None, out: Path | None = None, **given: Any
+) -> Iterator[Mapping[str, Any]]:
+    """A file that could not be written, or has the ending of no form, is refused before anything is computed."""
     if out is not None:
         require_free(out, is_in_folder=True)
-        _form(format, out)
+        _form(forms, format, out)
     yield {}
 
 
-def _deliver(text: str, out: Path | None) -> None:
-    """Write a text into a new file, or on the screen."""
-    text = text.rstrip("\n") + "\n"
+def _deliver(made: Any, out: Path | None, indent: int | None = None) -> None:
+    """Write a text, or plain data, into a new file or on the screen."""
+    if not isinstance(made, str):
+        as_ascii = out is None and not prints_unicode()
+        made = json.dumps(made, indent=indent, ensure_ascii=as_ascii, allow_nan=False)
+    text = made.rstrip("\n") + "\n"
     if out is None:
         sys.stdout.write(text)
         return
     from vitral.explanation.examples.by_name import write_new
 
-    say(_("written: {path}", path=write_new(out, text)))
+    tell("written: {path}", path=write_new(out, text))
 
 
 def show_walkthrough(
@@ -187,37 +197,31 @@ def show_walkthrough(
     *,
     whole: Annotated[bool, Option("--all")] = False,
     digits: Digits = 3,
-    format: Form = "text",
-    out: Path | None = None,
+    format: Form | None = None,
+    out: NewFile = None,
 ) -> None:
     """A walkthrough in one form, on the screen or in a new file.
 
     Args:
         whole: Write all rows, columns and terms of sums.  [default: those that matter most]
         digits: Digits after the decimal point.
-        format: Form of the walkthrough.
+        format: Form of the walkthrough.  [default: by the ending of --out (.html, .json, .md, .tex), else text]
         out: File to write the walkthrough to.  [default: the screen]
     """
-    from vitral.core.text import visible
     from vitral.explanation import to_plain, to_text
     from vitral.report.live import live_tables
     from vitral.report.walkthrough import to_latex, to_markdown, to_page
 
     how: dict[str, Any] = {"digits": digits, "whole": whole}
-    if format == "html":  # the given numbers of a worked example can be edited
-        made = to_page(walkthrough, **how, before=live_tables(walkthrough, digits))
-    elif format == "json":
-        as_ascii = out is None and not prints_unicode()
-        made = json.dumps(to_plain(walkthrough, **how), indent=2, ensure_ascii=as_ascii, allow_nan=False)
-    elif format == "text":
-        made = visible(to_text(walkthrough, **how))
-    else:
-        made = {"markdown": to_markdown, "latex": to_latex}[format](walkthrough, **how)
-    _deliver(made, out)
+    form = _form(WALKED, format, out)
+    if form == "html":  # the given numbers of a worked example can be edited
+        how["before"] = live_tables(walkthrough, digits)
+    writers = {"text": to_text, "json": to_plain, "html": to_page, "markdown": to_markdown, "latex": to_latex}
+    _deliver(writers[form](walkthrough, **how), out, indent=2)
 
 
 def show_checks(
-    reports: "Iterator[tuple[str, CheckReport | VitralError]]",
+    checked: "Iterable[tuple[str, Callable[[], CheckReport]]]",
     *,
     fix: bool = False,
     out: Path | None = None,
@@ -236,26 +240,26 @@ def show_checks(
     if out is not None and not fix:
         raise UsageError("check: --out goes with --fix")
     data, code = list[dict[str, Any]](), 0
-    for name, report in reports:
+    for name, check in checked:
+        shown: dict[str, Any] = {}
         try:
-            if isinstance(report, VitralError):
-                with in_language("en"):
-                    data.append({"file": name, "error": str(report)})
-                raise report
+            report = check()
             code = max(code, int(report.worst in ("follows", "wrong")))
             for note in report.example.document.notes:
                 complain(f"{name}: {note}")
             if format == "text":
                 say(f"{name if report.example.path else ''}: {report}\n".removeprefix(": "))
-            data.append(report.plain())
-            written = corrected(report, out) if fix else None
-            if written is not None:
-                data[-1]["corrected"] = str(written)
+            shown |= report.plain()
+            if fix and (written := corrected(report, out)) is not None:
+                shown["corrected"] = str(written)
                 if format == "text":
                     say(phrases()("check.fixed", path=written))
         except (UsageError, StorageError) as error:
             complain(str(error))
             code = max(code, error.exit_code)
+            with in_language("en"):
+                shown = shown or {"file": name, "error": str(error)}
+        data.append(shown)
     if format == "json":
         print_json(data)
     return code
@@ -284,7 +288,7 @@ def show_grades(
     else:
         show(graded, format=format)
     for path in filter(None, (out, marked) if format == "text" else ()):
-        say(_("written: {path}", path=path))
+        tell("written: {path}", path=path)
     for sheet in graded.unreadable:
         complain(_(sheet.error))
     failed = any(isinstance(sheet, FailedSheet) for sheet in graded.unreadable)
@@ -298,10 +302,10 @@ def sheets_listed(**given: Any) -> Iterator[Mapping[str, Any]]:
     def listed(written: "WrittenExercise") -> None:
         if len(written.paths) <= MOST_LISTED:
             for path in written.paths:
-                say(_("written: {path}", path=path))
+                tell("written: {path}", path=path)
         else:
             for folder, n in Counter(path.parent for path in written.paths).items():
-                say(_("written: {n:,} files in {folder}", n=n, folder=folder))
+                tell("written: {n:,} files in {folder}", n=n, folder=folder)
         for why in written.missing:
             say(why)
 
@@ -312,14 +316,14 @@ def show_exercise(
     exercise: "Example",
     *,
     kind: str | None = None,
-    out: Path | None = None,
+    out: NewFile = None,
     head: Annotated[Numbers, Option(parsed=str, read=numbers, default="all")] = None,
     query: int | None = None,
     key: int | None = None,
     column: int | None = None,
     whole: Annotated[bool, Option("--all")] = False,
     digits: Digits = 3,
-    format: Form = "text",
+    format: Form | None = None,
 ) -> None:
     """The file, or the solution.
 
@@ -330,15 +334,15 @@ def show_exercise(
         column: Feature to work through.  [default: the first]
         whole: Write all rows, columns and terms of sums.  [default: those that matter most]
         digits: Digits after the decimal point.
-        format: Form of the walkthrough.
+        format: Form of the walkthrough.  [default: by the ending of --out (.html, .json, .md, .tex), else text]
     """
     from vitral.app.facade.explain import choice_of
     from vitral.explanation import walk_example
 
     file = exercise.path
     if file is not None:
-        say(_("written: {path}", path=file))
-        say(_("fill in the question marks, then run: vitral check {path}", path=file))
+        tell("written: {path}", path=file)
+        tell("fill in the question marks, then run: vitral check {path}", path=file)
     if (file is None and (kind is None or out is None)) or (file is not None and out is not None):
         choice = choice_of(head, query, key, column, first=1)
         show_walkthrough(walk_example(exercise, choice), whole=whole, digits=digits, format=format, out=out)
@@ -359,9 +363,8 @@ def show_trained(run: "Run", *, ranks: Threads | None = None, tensorboard: bool 
     """
     from vitral.report.run import write_run_report
 
-    say(_("report: {path}", path=write_run_report(run.path)))
-    line = _('next:   vitral generate {run}    vitral evaluate {run}    vitral inspect {run} --text "…"', run=run.path)
-    say(runnable(line))
+    tell("report: {path}", path=write_run_report(run.path))
+    tell('next:   vitral generate {run}    vitral evaluate {run}    vitral inspect {run} --text "…"', run=run.path)
 
 
 def show_continued(run: "Run", *, ranks: Threads | None = None) -> None:
@@ -384,21 +387,21 @@ def show_export(made: "Export", *, format: Format = "text") -> None:
     if format == "json":
         print_json({"path": str(made.path), "form": made.form, "proof": proof and proof.plain()})
         return
-    say(_("exported: {path} ({form})", path=made.path, form=made.form))
+    tell("exported: {path} ({form})", path=made.path, form=made.form)
     if proof is None:
-        say(_("not proved: the export was not opened in the other library"))
+        tell("not proved: the export was not opened in the other library")
         return
     difference = f"{proof.greatest_difference:.1e}"
     known = {"reader": proof.reader, "difference": difference, "prompts": len(proof.prompts)}
-    say(_("proved: {prompts} prompts in {reader}, logits differ by at most {difference}", **known))
+    tell("proved: {prompts} prompts in {reader}, logits differ by at most {difference}", **known)
     if not proof.equal_text:
-        say(_("the most probable tokens are not everywhere the same: two of them are that close; see PROOF.json"))
+        tell("the most probable tokens are not everywhere the same: two of them are that close; see PROOF.json")
 
 
 def show_imported(run: "Run") -> None:
     """Where the run is, and what to do with it."""
     form, tokens = run.sealed.document("corpus")["imported"]["form"], run.tokenizer
-    say(_("imported: {path} ({form})", path=run.path, form=form))
+    tell("imported: {path} ({form})", path=run.path, form=form)
     if tokens.name == "file" and (unused := len(tokens.specials)):
         say(
             ngettext(
@@ -409,7 +412,7 @@ def show_imported(run: "Run") -> None:
                 rows=tokens.vocab_size,
             )
         )
-    say(runnable(_("continue a text: vitral generate {path} --prompt TEXT", path=run.path)))
+    tell("continue a text: vitral generate {path} --prompt TEXT", path=run.path)
 
 
 def show_nothing(result: None) -> None:
@@ -447,7 +450,7 @@ def list_names(
     if given := [name for name, value in options.items() if value is not None]:
         raise UsageError("{option} is for vitral list runs", option=given[0])
     if times:
-        complain(_("timing a training step of every model …"))
+        complain("timing a training step of every model …")
         return [vitral.list_studies(times=True)]
     kinds = [kind] if kind else ["presets", "texts", "studies", "examples"]
     return [getattr(vitral, f"list_{one}")() for one in kinds]

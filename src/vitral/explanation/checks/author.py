@@ -2,6 +2,8 @@
 
 import hashlib
 import math
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,7 +11,8 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.explanation.checks.rounding import RoundingRule, rules, within
+from vitral.explanation.checks.intervals import Interval, reached
+from vitral.explanation.checks.rounding import FARTHEST, HALF_ULP, TOLERANCE, RoundingRule, rules, within
 from vitral.explanation.checks.units import COUNTED, Unit, units, usual
 from vitral.explanation.examples.example import Example
 from vitral.explanation.expressions import Reference
@@ -17,8 +20,6 @@ from vitral.explanation.sheet import SheetQuantity, Values
 
 MASKED_ENOUGH = -1e4
 """Masked scores at most this low stand for −∞, as −1e9 does."""
-FAR = 10.0
-"""Units between a number and what any rounding may make of it."""
 EXACT = RoundingRule()
 
 
@@ -46,10 +47,16 @@ Both = tuple[Tensor, Tensor]
 class Author:
     """Computes a sheet as its author may have done."""
 
-    def __init__(self, example: Example) -> None:
-        """Read the units of the printed numbers."""
+    def __init__(self, example: Example, boxes: Mapping[str, Interval] | None = None) -> None:
+        """Read the units of the printed numbers.
+
+        Args:
+            example: the sheet.
+            boxes: where the given numbers may lie if they were rounded before they were printed.
+        """
         self.example, self.sheet = example, example.sheet
         self.given = {name: value for name, value in self.sheet.values.items() if name not in self.sheet}
+        self.start = boxes or {name: Interval(value, value) for name, value in self.given.items()}
         self.claimed = {claim.name: claim.values for claim in example.claims}
         copied = [SheetQuantity(name, (), Reference(name)) for name in self.claimed if name in self.given]
         self.quantities = (*copied, *self.sheet.quantities)
@@ -77,7 +84,8 @@ class Author:
 
     def score(self, rule: RoundingRule, enough: float = math.inf) -> float:
         """The number of printed numbers that a rule does not explain, and its parts; counted up to `enough`."""
-        odd, right, own = rule.price, dict(self.given), dict(self.given)
+        odd, given = rule.price, rule.started(self.given)
+        right, own = dict(given), dict(given)
         for quantity in self.quantities:
             _, fits = self.step(rule, quantity, right, own)
             odd += int((~fits[0] & ~fits[1] & self.telling[quantity.name]).sum())
@@ -87,20 +95,11 @@ class Author:
 
     @cached_property
     def telling(self) -> dict[str, Tensor]:
-        """The printed numbers that tell a rule: those of rows without a number that is far off whatever the rule.
-
-        Nor does a number tell anything that a wrong one has moved far: that is known only up to its rounding.
-        """
-        made, right, own, astray = {}, dict(self.given), dict(self.given), set[str]()
+        """The printed numbers that tell a rule: those of rows without a number that is far off whatever the rule."""
+        made = dict[str, Tensor]()
         for quantity in self.quantities:
             name, printed = quantity.name, self.printed[quantity.name]
-            (value, other), fits = self.step(EXACT, quantity, right, own)
-            room = FAR * printed.size
-            off = torch.minimum((printed.values - value).abs(), (printed.values - other).abs())
-            near = fits[0] | fits[1] | (off <= room)
-            if not (bool(near.all()) and astray.isdisjoint(quantity.inputs)):
-                astray.add(name)
-                near &= (value == other) | ((other - value).abs() <= room) | ~printed.known
+            near = self.near(EXACT, quantity) | within(printed.values, self.again[0][name], TOLERANCE * printed.size)
             made[name] = near.all(dim=-1, keepdim=True) & printed.known
         return made
 
@@ -166,11 +165,33 @@ class Author:
         name, printed = quantity.name, self.printed[quantity.name]
         key = "near", name, rule.carry == "float16"
         if key not in self.made:
-            near = ~printed.known | rule.near(printed.values, self.sheet.values[name], printed.size)
-            if all(each in self.claimed or each in self.given for each in quantity.inputs):
-                near |= within(printed.values, self.again[0][name], printed.size / 2)
+            true, ulps = self.sheet.values[name], 2 * HALF_ULP if rule.carry == "float16" else 0.0
+            room = ulps * printed.values.abs().nan_to_num(posinf=0.0, neginf=0.0)
+            near = ~printed.known | within(printed.values, true, FARTHEST * printed.size + room)
+            if not bool(near.all()):
+                near |= self.boxes[name].wider(TOLERANCE * printed.size + room).contains(printed.values)
             self.made[key] = near
         return self.made[key]
+
+    @cached_property
+    def boxes(self) -> dict[str, Interval]:
+        """Where each quantity lies if what is printed before it is known up to its rounding."""
+        made, shown = dict[str, Interval](), dict(self.start)
+        for quantity in self.quantities:
+            name, printed, again = quantity.name, self.printed[quantity.name], self.again[0][quantity.name]
+            made[name] = box = self.reached(quantity, shown, again)
+            is_honest = printed.known & box.wider(TOLERANCE * printed.unit.of(again)).contains(printed.values)
+            shown[name] = Interval.around(printed.values, printed.size / 2).where(is_honest, box)
+        return made
+
+    def reached(
+        self, quantity: SheetQuantity, boxes: Mapping[str, Interval], values: Tensor, rule: RoundingRule = EXACT
+    ) -> Interval:
+        """Where a quantity lies if its inputs do; `values` where it has no interval."""
+        if quantity.name not in COUNTED:
+            with suppress(UsageError):  # the author's probabilities are not a distribution
+                return reached(quantity.tree, boxes, 10.0 ** -self.printed[quantity.name].unit.decimals, rule)
+        return Interval(values, values)
 
     def carried(
         self, rule: RoundingRule, quantity: SheetQuantity, values: Tensor, fits: Tensor | bool = True

@@ -13,22 +13,21 @@ A cell is right if it is the true value, rounding if the rule explains it, doubt
 interval of one step, and follows if one of these holds of the author's own numbers; otherwise it is wrong in itself.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from vitral.core.errors import UsageError
 from vitral.explanation.checks.author import EXACT, Author, Printed
 from vitral.explanation.checks.diagnosis import Explained, diagnose
-from vitral.explanation.checks.given import explained_by_given
-from vitral.explanation.checks.intervals import Interval, reached
-from vitral.explanation.checks.report import ORDER, CheckedQuantity, CheckReport, Verdict
+from vitral.explanation.checks.given import Unrounded, unrounded
+from vitral.explanation.checks.intervals import Interval
+from vitral.explanation.checks.report import FINE, ORDER, CheckedQuantity, CheckReport, Verdict
 from vitral.explanation.checks.rounding import EXACTLY, TOLERANCE, RoundingRule, within
-from vitral.explanation.checks.units import COUNTED, is_whole
+from vitral.explanation.checks.units import is_whole
 from vitral.explanation.examples.example import Example
-from vitral.explanation.sheet import SheetQuantity
+from vitral.explanation.sheet import SheetQuantity, computed
 
 MOST_ODD = 2
 """A rule is known if at most so many numbers, or one row, are inside the interval, but not explained."""
@@ -41,7 +40,13 @@ CODE = {verdict: place for place, verdict in enumerate(ORDER)}
 
 def check(example: Example) -> CheckReport:
     """Compare every claimed cell with the true number and with the results of the author's own numbers."""
-    return _Checker(example).report()
+    checker = _Checker(example)
+    report = checker.report()
+    accused = next((each for each in report.quantities if each.worst not in FINE), None)
+    if accused is None:
+        return report
+    given = unrounded(checker.author, accused.claim.name, is_named=bool(accused.slips))
+    return report if given is None else _Checker(example, given).report()
 
 
 def _renamed(checked: CheckedQuantity, before: Verdict, after: Verdict) -> CheckedQuantity:
@@ -52,15 +57,22 @@ def _renamed(checked: CheckedQuantity, before: Verdict, after: Verdict) -> Check
 class _Checker:
     """Goes through the sheet in order and updates the computations."""
 
-    def __init__(self, example: Example) -> None:
-        self.example, self.sheet = example, example.sheet
-        self.author = author = Author(example)
+    def __init__(self, example: Example, given: Unrounded | None = None) -> None:
+        """Start from the given numbers, or from what they were before they were rounded."""
+        self.example, self.given = example, given
+        if given is not None:
+            values = computed(example.sheet.quantities, given.values)
+            example = replace(example, sheet=replace(example.sheet, values=values))
+        self.sheet = example.sheet
+        self.author = author = Author(example, given.boxes if given else None)
         self.rule = author.rule
         self.exact = dict(self.sheet.values)
         if "greedy" in self.sheet:
             self.exact["greedy"] = author.make(EXACT, self.sheet["greedy"], self.exact)
-        self.right, self.own = dict(author.given), dict(author.given)
-        self.near = {name: Interval(value, value) for name, value in author.given.items()}
+        self.true = self.exact if given is None else self.example.sheet.values
+        start = author.rule.started(author.given)
+        self.right, self.own = dict(start), dict(start)
+        self.near = dict(author.start)
         self.about = dict(self.near)
         self.explained = 0
         self.astray: set[str] = set()  # quantities with wrong numbers, and all that are computed from them
@@ -68,17 +80,16 @@ class _Checker:
     def report(self) -> CheckReport:
         made = {quantity.name: self.judge(quantity) for quantity in self.author.quantities}
         judged = [
-            CheckedQuantity(claim, self.exact[claim.name], *made[claim.name], self.author.printed[claim.name].unit)
+            CheckedQuantity(claim, self.true[claim.name], *made[claim.name], self.author.printed[claim.name].unit)
             for claim in self.example.claims
         ]
         unclear = [each.verdicts == CODE[Verdict.unclear] for each in judged]
         odd = sum(int(each.sum()) for each in unclear)
         rows = sum(int(each.any(dim=-1).sum()) if each.dim() else int(each) for each in unclear)
-        worst = max((int(each.verdicts.max()) for each in judged), default=0)
         rule = self.rule if odd <= MOST_ODD or rows == 1 or odd * 10 <= self.explained else None
-        if worst >= CODE[Verdict.follows] and explained_by_given(self.author):
-            rule, most = RoundingRule(given=True), CODE[Verdict.rounding]
-            judged = [replace(each, verdicts=each.verdicts.clamp(max=most), slips=()) for each in judged]
+        if self.given is not None:
+            rule = RoundingRule(given=True)
+            judged = [_renamed(each, Verdict.unclear, Verdict.rounding) for each in judged]
         elif rule is None:
             judged = [_renamed(each, Verdict.rounding, Verdict.unclear) for each in judged]
         elif self.explained >= ENOUGH_EXPLAINED:
@@ -92,14 +103,15 @@ class _Checker:
         (value, other), (fits, follows) = author.step(rule, quantity, self.right, self.own)
         again, shown = author.again[0][name], author.again[1]
         near, about = (
-            self.interval(quantity, boxes, values) for boxes, values in ((self.near, value), (self.about, again))
+            author.reached(quantity, boxes, values, rule) for boxes, values in ((self.near, value), (self.about, again))
         )
         is_astray = not self.astray.isdisjoint(quantity.inputs)
-        if any(each not in author.claimed and each not in author.given for each in (name, *quantity.inputs)):
+        silent = any(each not in author.claimed and each not in author.given for each in (name, *quantity.inputs))
+        if silent and self.given is None:
             # not wider than rules can explain; otherwise an interval soon holds anything
             moved = 0.0 if is_astray else (again - value).abs().nan_to_num().amax(dim=-1, keepdim=True)
             near = near.within(Interval.around(value, SPREAD * printed.unit.of(value) + moved))
-        true = within(printed.values, self.exact[name], printed.size / 2)
+        true = within(printed.values, self.true[name], printed.size / 2)
         certain = self.certain(near, printed)
         fits, inside = self.fitting(near, printed, value, fits)
         follows, after = self.fitting(about, printed, other, follows)
@@ -148,14 +160,6 @@ class _Checker:
     def certain(self, interval: Interval, printed: Printed) -> Tensor:
         """Where a number is computed from exact ones and needs no more digits than it has."""
         return interval.is_point & is_whole(interval.middle, printed.size) & (self.rule.carry != "float16")
-
-    def interval(self, quantity: SheetQuantity, boxes: Mapping[str, Interval], values: Tensor) -> Interval:
-        if quantity.name in COUNTED:
-            return Interval(values, values)
-        try:
-            return reached(quantity.tree, boxes, 10.0 ** -self.author.printed[quantity.name].unit.decimals, self.rule)
-        except UsageError:  # the author's probabilities are not a distribution
-            return Interval(values, values)
 
     def reached(self, name: str, slips: Sequence[Explained]) -> Tensor:
         """Where slips reach, in the author's own numbers: besides wrong cells unprinted ones of the row, or of all."""

@@ -11,7 +11,7 @@ from vitral.core.errors import UsageError
 from vitral.explanation.checks.author import Author
 from vitral.explanation.checks.edits import Edit, edits, scales
 from vitral.explanation.checks.rounding import RoundingRule, is_softmax
-from vitral.explanation.checks.slips import GENERIC, Slip
+from vitral.explanation.checks.slips import Slip
 from vitral.explanation.expressions import Call, Reference, Tree, compute, nodes, references, substituted
 from vitral.explanation.sheet import SheetQuantity, Values
 
@@ -142,7 +142,7 @@ class Supposer:
                     yield Slip(edit.kind, step.name, edit.places), value
 
     def edits(self, step: SheetQuantity) -> Iterator[Edit]:
-        """The edits of a step's tree, with what is known then; and a printed input left out."""
+        """The edits of a step's tree, with what is known then."""
         own = self.order[step.name]
         shapes = {name: shape for name, shape in self.shapes.items() if self.order.get(name, -1) < own}
         composed = step.tree
@@ -161,12 +161,6 @@ class Supposer:
                 x = Call("lifted", (Reference(name),))
                 made = Call("matmul", (x, Call("transpose", (x,))))
                 yield Edit("operand-other", made, {"expected": "q", "used": name})
-        for quantity in self.sheet.quantities[:own]:
-            name = quantity.name
-            for edit in edits(name, quantity.tree, {}) if name in step.inputs and name in self.author.claimed else ():
-                alike = isinstance(edit.tree, Reference) and shapes[edit.tree.name] == shapes[name]
-                if alike and edit.kind not in GENERIC:
-                    yield Edit(edit.kind, substituted(step.tree, {Reference(name): edit.tree}), edit.places)
 
     def is_like_an_input(self, name: str) -> bool:
         """Whether a quantity is computed from one of the same shape, as masked from scaled."""

@@ -137,6 +137,8 @@ def _searched(tree: Tree, boxes: Mapping[str, Interval], size: float, rule: Roun
     for _ in range(CORNERS):
         points = [x.detach().clone().requires_grad_() for x in points]
         cells = (made(*points) if by_row else vmap(vmap(flat))(*points)).diagonal(dim1=1, dim2=-1)
+        if not cells.requires_grad:  # the inputs do not matter
+            return Interval(centre, centre)
         slopes = torch.autograd.grad(cells.sum(), points, allow_unused=True, materialize_grads=True)
         low, high = torch.fmin(low, cells[0].detach()), torch.fmax(high, cells[1].detach())
         points = [

@@ -4,7 +4,7 @@ A rule says which numbers are carried on, how numbers are rounded, and which num
 computes a quantity as the author does; a check chooses the rule that explains most of a sheet.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,7 +19,7 @@ TOLERANCE = 0.55
 EXACTLY = 1e-6
 """Units that floating point may differ by."""
 FARTHEST = 20.0
-"""Units beyond which no rule explains a number: honest sheets need 15."""
+"""Units beyond which no rule explains a number, unless the digits of what is printed before it do."""
 HALF_ULP = 2.0**-10
 """One unit in the last place of a float16, relative to the number."""
 SITES = {"_power": "power", "_root": "root", "σ_row": "root"}
@@ -39,7 +39,6 @@ class RoundingRule:
             not, or "float16": each a 16-bit number.
         cuts: whether digits are cut off, and not rounded: "" (no), "cuts" (towards 0) or "floor" (downwards).
         roots: decimals of √d_k, rounded even if other numbers are cut; None for full precision.
-        inverts: the rounded number is 1/√d_k, not √d_k.
         powers: decimals of exponentials; None for full precision.
         guards: further digits of what is carried on, if each step is rounded.
         products: each product of a sum is rounded.
@@ -50,7 +49,6 @@ class RoundingRule:
     carry: str = "full"
     cuts: str = ""
     roots: int | None = None
-    inverts: bool = False
     powers: int | None = None
     guards: int = 0
     products: bool = False
@@ -60,7 +58,7 @@ class RoundingRule:
     @property
     def price(self) -> float:
         """The number of cells that it must explain beyond full precision; few authors do many things at once."""
-        few = (self.roots is not None, self.inverts, self.powers is not None)
+        few = (self.roots is not None, self.powers is not None)
         parts = sum((self.carry != "full", self.cuts != "", *few, self.products, self.repairs))
         return PART * parts + MANY_PARTS * max(0, parts - 2) + (FEW_CELLS if self.carry == "float16" else 0.0)
 
@@ -73,7 +71,7 @@ class RoundingRule:
         if self.products and "product" in sites:
             made += ("products", self.cuts, self.guards)
         if self.roots is not None and "root" in sites:
-            made += ("roots", self.roots, self.inverts)
+            made += ("roots", self.roots)
         return (*made, "powers", self.powers, self.cuts) if self.powers is not None and "power" in sites else made
 
     def make(self, quantity: SheetQuantity, values: Values, unit: Unit) -> Tensor:
@@ -91,15 +89,17 @@ class RoundingRule:
                 return self.rounded(first.exp() if call.function == "exp" else first, 10.0**-self.powers)
             if where == "root" and self.roots is not None:
                 size = 10.0**-self.roots
-                root = 1 / first if self.inverts else first
-                root = ((root / size).round() * size).clamp(min=size)
-                return 1 / root if self.inverts else root
+                return ((first / size).round() * size).clamp(min=size)
             if where == "product" and self.products and min(each.dim() for each in parts) > 1:
                 products = first[..., :, :, None] * parts[1][..., None, :, :]
                 return self.rounded(products, unit.finer(self.guards).of(products)).sum(dim=-2)
             return None
 
         return compute(quantity.tree, values, by_hand) if self.inside(quantity) else quantity.make(values)
+
+    def started(self, given: Values) -> Values:
+        """The given numbers as the author's machine keeps them."""
+        return {name: value.half().double() for name, value in given.items()} if self.carry == "float16" else given
 
     def rounded(self, values: Tensor, size: Tensor | float) -> Tensor:
         """Numbers rounded or cut to multiples of `size`."""
@@ -134,12 +134,6 @@ class RoundingRule:
             near &= (printed.half().double() - printed).abs() <= above * size
         return (printed == values) | near
 
-    def near(self, printed: Tensor, true: Tensor, size: Tensor) -> Tensor:
-        """Whether printed numbers are not too far from the true ones for any rule."""
-        ulps = 2 * HALF_ULP if self.carry == "float16" else 0.0
-        room = FARTHEST * size + ulps * true.abs().nan_to_num(posinf=0.0, neginf=0.0)
-        return (printed == true) | ((printed - true).abs() <= room)
-
     def towards(self, values: Tensor) -> Tensor:
         """The side on which a number lies of what is left when its digits are cut off: 1 or −1."""
         return torch.where((values < 0) & (self.cuts != "floor"), -1.0, 1.0).to(values.dtype)
@@ -157,32 +151,23 @@ class RoundingRule:
         carry = f"guard_{self.guards}" if self.carry == "steps" and self.guards else self.carry
         parts = [(carry, 0), *([(self.cuts, 0)] if self.cuts else [])]
         if self.roots is not None:
-            parts.append(("inverse" if self.inverts else "roots", self.roots))
+            parts.append(("roots", self.roots))
         if self.powers is not None:
             parts.append(("powers", self.powers))
         return (*parts, *((name, 0) for name in ("products", "repairs") if getattr(self, name)))
 
 
-def rules(quantities: Sequence[SheetQuantity], decimals: int) -> Iterator[RoundingRule]:
+def rules(quantities: Sequence[SheetQuantity], decimals: int) -> list[RoundingRule]:
     """The rules that may matter for these quantities, from the simplest on; numbers have so many decimals."""
-    roots = [digits for digits in (2, 3, 4) if digits >= decimals - 1][:2]
-    powers = [digits for digits in (2, 3, 4) if digits >= decimals][:3]
-    inner: list[RoundingRule] = [RoundingRule(products=True), RoundingRule(repairs=True)]
-    inner += [RoundingRule(roots=digits, inverts=inverts) for digits in roots for inverts in (False, True)]
-    inner += [RoundingRule(powers=digits) for digits in powers]
-    inner += [RoundingRule(roots=root, powers=power) for root in roots for power in powers]
-    matters = [rule for rule in inner if rule.repairs or any(map(rule.inside, quantities))]
-    made = [RoundingRule(carry, cuts) for carry in ("full", "printed", "steps") for cuts in ("", "cuts", "floor")]
+    roots = [None, *(digits for digits in (2, 3, 4) if digits >= decimals - 1)][:3]
+    inner = [RoundingRule(roots=root, powers=power) for root in roots for power in (None, 2, 3, 4)]
+    inner += [RoundingRule(products=True), RoundingRule(repairs=True)]
+    matters = [rule for rule in inner if rule in (RoundingRule(), inner[-1]) or any(map(rule.inside, quantities))]
+    ways = [(carry, cuts) for carry in ("full", "printed", "steps") for cuts in ("", "cuts")]
+    made = [replace(rule, carry=carry, cuts=cuts) for carry, cuts in ways for rule in matters]
+    made += [RoundingRule(carry, "floor") for carry, cuts in ways if cuts]
     made += [RoundingRule("steps", cuts, guards=guards) for cuts in ("", "cuts") for guards in (1, 2)]
-    made += [
-        replace(rule, carry=way.carry, cuts=way.cuts) for way in made[:9] if way.cuts != "floor" for rule in matters
-    ]
-    return iter(
-        sorted(
-            [*made, RoundingRule("float16"), RoundingRule("float16", "cuts")],
-            key=lambda rule: (rule.price, rule.products),
-        )
-    )
+    return sorted([*made, RoundingRule("float16")], key=lambda rule: (rule.price, rule.products, rule.repairs))
 
 
 def within(values: Tensor, truth: Tensor, tolerance: Tensor | float) -> Tensor:

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -55,7 +56,6 @@ SHARES = {
         "norm-order",
         "gain-missing",
         "activation-other",
-        "halves",
         "degrees",
         "temperature-direct",
         "function-missing",
@@ -102,7 +102,7 @@ class Slip:
 
     kind: str
     step: str
-    places: Mapping[str, object] = field(default_factory=dict)
+    places: Mapping[str, Any] = field(default_factory=dict)
     grain: str = "all"
     cost: float = 0.0
     made: Tensor | None = field(default=None, compare=False, repr=False)

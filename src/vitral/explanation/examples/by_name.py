@@ -13,7 +13,6 @@ from vitral.explanation import CheckReport, Example, Exercise, exercise_text, lo
 from vitral.explanation.checks.correction import corrected_file
 from vitral.explanation.documents import MOST_BYTES, SUFFIXES, document_of
 from vitral.explanation.examples.file import read_example
-from vitral.runs.presets import preset_model
 
 
 def gallery() -> dict[str, str]:
@@ -35,17 +34,17 @@ def find_example(named: str | Path) -> Example:
     """
     path = Path(named)
     if named == "-":
-        return read_example(document_of(sys.stdin.buffer.read(MOST_BYTES + 1), "-"), preset_model)
+        return read_example(document_of(sys.stdin.buffer.read(MOST_BYTES + 1), "-"))
     if os.path.exists(named) or path.suffix in SUFFIXES:
-        return load_example(path, preset_model)
+        return load_example(path)
     known = gallery()
     if str(named) not in known:
         hint = closest(str(named), known) or N_("vitral list examples lists them")
         raise UsageError("{named}: neither a file nor a worked example; {hint}", named=named, hint=hint)
-    return parse_example(known[str(named)], preset_model, path)
+    return parse_example(known[str(named)], path)
 
 
-def correct(report: CheckReport, folder: Path | None = None) -> Path:
+def correct(report: CheckReport, folder: str | Path | None = None) -> Path:
     """Write the corrected example beside the original, or into a folder, and return its path.
 
     The file has the format of the original, and "fixed" in its name: notes.fixed.md.
@@ -58,7 +57,7 @@ def correct(report: CheckReport, folder: Path | None = None) -> Path:
     if source is None:
         raise UsageError("check: the standard input has no file beside which a corrected one can be written")
     suffix = source.suffix if source.suffix in SUFFIXES else ".toml"
-    target = (folder or source.parent) / f"{source.name.removesuffix(suffix)}.fixed{suffix}"
+    target = Path(folder or source.parent, f"{source.name.removesuffix(suffix)}.fixed{suffix}")
     return write_new(target, corrected_file(report))
 
 
@@ -72,7 +71,7 @@ def make_exercise(tiny: Exercise, target: Path | None = None) -> Example:
     text = exercise_text(tiny)
     if target is not None:
         write_new(target, text)
-    return parse_example(text, preset_model, target)
+    return parse_example(text, target)
 
 
 def write_new(target: Path, text: str | bytes) -> Path:

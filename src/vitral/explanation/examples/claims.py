@@ -18,7 +18,7 @@ from vitral.explanation.examples.numerals import value_of
 from vitral.explanation.examples.places import KeyPath
 from vitral.explanation.examples.schema import AXES, OF_BLOCKS, cells, shape_of
 from vitral.explanation.recipe import RecipeLine, chosen, follow, missing_for
-from vitral.explanation.rows.choices import Beam, Filtered, Greedy
+from vitral.explanation.rows import Beam, Filtered, Greedy
 from vitral.explanation.sheet import Sheet, SheetQuantity
 
 RULES = ("temperature", "top_k", "top_p", "min_p")

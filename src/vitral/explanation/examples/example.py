@@ -10,10 +10,9 @@ from torch import Tensor
 from vitral.core import language as languages
 from vitral.core.language import _, in_language
 from vitral.core.shown import Shown
-from vitral.explanation.architecture import Architecture
 from vitral.explanation.examples.document import Document
 from vitral.explanation.examples.places import KeyPath
-from vitral.explanation.sheet import Index, Sheet
+from vitral.explanation.sheet import Architecture, Index, Sheet
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.explanation.architecture import Architecture
 from vitral.explanation.documents import read_document
 from vitral.explanation.examples.claims import AuthorClaims, choice
 from vitral.explanation.examples.document import Document, TomlDocument
@@ -13,38 +12,37 @@ from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.free_steps import StepSolver
 from vitral.explanation.examples.given import Given, Values, entries
 from vitral.explanation.examples.numerals import DEFAULT, most_decimals
-from vitral.explanation.examples.parameters import FindModel, parameter_sheet
+from vitral.explanation.examples.parameters import parameter_sheet
 from vitral.explanation.examples.schema import mask_of
 from vitral.explanation.expressions.evaluation import MOST_ELEMENTS
 from vitral.explanation.recipe import RecipeLine, follow, recipe
-from vitral.explanation.sheet import Sheet, SheetQuantity
+from vitral.explanation.sheet import Architecture, Sheet, SheetQuantity
 
 
-def load_example(path: Path, find_model: FindModel) -> Example:
+def load_example(path: Path) -> Example:
     """Read a worked example from a file.
 
     Args:
         path: a file in any format of `vitral.explanation.documents`.
-        find_model: returns the configuration of a preset, for parameter tables.
 
     Raises:
         UsageError: the file cannot be read, or contains an error; the message names the line or the cell.
     """
-    return read_example(read_document(path), find_model, path)
+    return read_example(read_document(path), path)
 
 
-def parse_example(text: str, find_model: FindModel, path: Path | None = None) -> Example:
+def parse_example(text: str, path: Path | None = None) -> Example:
     """Read a worked example from its text; see `load_example`."""
-    return read_example(TomlDocument(str(path or "example"), text), find_model, path)
+    return read_example(TomlDocument(str(path or "example"), text), path)
 
 
-def read_example(document: Document, find_model: FindModel, path: Path | None = None) -> Example:
+def read_example(document: Document, path: Path | None = None) -> Example:
     """Read a worked example from a document of any format; see `load_example`."""
     try:
         given = Given(document)
         head, lines = given.head, dict[str, RecipeLine]()
         if head.preset is not None or head.model is not None or head.shapes is not None:
-            sheet = parameter_sheet(head, find_model, given.refuse)
+            sheet = parameter_sheet(head, given.refuse)
         else:
             sheet, lines = _computation(given)
         claims = AuthorClaims(given, sheet, lines).read(entries("claimed", head.claimed))
@@ -106,7 +104,7 @@ def _refuse_large(given: Given) -> None:
 
 def _followed(given: Given, architecture: Architecture, values: Values) -> tuple[SheetQuantity, ...]:
     """Everything that the recipe and the steps compute."""
-    solver = StepSolver(given.steps, given.name, values, architecture.num_heads, given.refuse, given.conventions)
+    solver = StepSolver(given, values, architecture.num_heads)
 
     def recipe_again() -> tuple[SheetQuantity, ...]:
         lines = (line for line in recipe(architecture, values) if line.name not in solver.steps)

@@ -1,124 +1,50 @@
 """Free steps of a worked example: reading them, and computing them between the steps of the recipe."""
 
-import keyword
 import math
-import re
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.explanation.examples.names import Names, hint
-from vitral.explanation.examples.schema import AXES, Refuse
+from vitral.explanation.examples.given import FreeStep, Given
+from vitral.explanation.examples.names import hint
+from vitral.explanation.examples.schema import AXES, AXES_OF_RANK
 from vitral.explanation.expressions import (
     Call,
     Reference,
     Tree,
     from_the_end,
     nodes,
-    parse,
     references,
     replaced,
     shape_of,
     substituted,
 )
 from vitral.explanation.expressions.definitions import BY_ROWS
-from vitral.explanation.expressions.parser import FUNCTIONS, GRADIENT, NAMES
+from vitral.explanation.expressions.parser import GRADIENT
 from vitral.explanation.readings.gradients import gradient
-from vitral.explanation.readings.layout import Conventions
 from vitral.explanation.sheet import SheetQuantity
-
-MOST_STEPS = 100
-AXES_OF_RANK = (("one",), ("columns",), ("rows", "columns"), ("heads", "rows", "columns"))
-_NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)?")
-
-
-@dataclass(frozen=True)
-class FreeStep:
-    """A step as written.
-
-    Attributes:
-        name: in the file.
-        path: of its text in the file.
-        tree: the expression; its names are those of the file.
-    """
-
-    name: str
-    path: tuple[str, ...]
-    tree: Tree
-
-    @property
-    def mentions(self) -> tuple[str, ...]:
-        """Its name and those in the expression."""
-        return (self.name, *references(self.tree))
-
-
-def read_steps(table: Mapping[tuple[str, ...], Any], refuse: Refuse) -> tuple[FreeStep, ...]:
-    """The steps of a file.
-
-    Args:
-        table: the expressions by their paths.
-        refuse: makes errors.
-
-    Raises:
-        UsageError: too many, a name that is none, or text that is no expression; names the line and the step.
-    """
-    if len(table) > MOST_STEPS:
-        raise refuse(_("steps: {n} of them; at most {most}", n=len(table), most=MOST_STEPS), "steps")
-    steps = []
-    for path, text in table.items():
-        name = ".".join(path[1:])
-        try:
-            if not _is_name(name):
-                raise UsageError("a name has letters, digits and underscores, and is no word of the language")
-            if not isinstance(text, str):
-                raise UsageError('expected an expression in quotes, as {name} = "q @ k.T"', name=name)
-            steps.append(FreeStep(name, path, parse(text)))
-        except UsageError as error:
-            raise refuse(_("step {name}: {complaint}", name=name, complaint=str(error)), *path) from None
-    return tuple(steps)
-
-
-def _is_name(name: str) -> bool:
-    """Whether expressions can mention it."""
-    words = {*FUNCTIONS, *NAMES, GRADIENT}
-    plain = unicodedata.normalize("NFKC", name) == name and _NAME.fullmatch(name)
-    return bool(plain) and len(name) <= 40 and name not in words and not any(map(keyword.iskeyword, name.split(".")))
 
 
 class StepSolver:
     """Computes the steps of one file in order."""
 
-    def __init__(
-        self,
-        steps: Iterable[FreeStep],
-        known: Names,
-        values: dict[str, Tensor],
-        num_heads: int,
-        refuse: Refuse,
-        conventions: Conventions,
-    ) -> None:
+    def __init__(self, given: Given, values: dict[str, Tensor], num_heads: int) -> None:
         """Resolve the names.
 
         Args:
-            steps: as written.
-            known: returns the quantity that a name stands for.
+            given: of the file, with its steps.
             values: those of all quantities known so far; the steps' are added.
             num_heads: query heads.
-            refuse: makes errors.
-            conventions: how the author lays matrices out.
         """
-        self.conventions = conventions
-        self.known, self.values, self.one_head, self.refuse = known, values, num_heads == 1, refuse
+        self.given, self.values, self.one_head, known = given, values, num_heads == 1, given.name
         self.steps: dict[str, FreeStep] = {}
         self.made: list[SheetQuantity] = []
         self.derivatives: dict[tuple[str, str], str] = {}
-        for step in steps:
+        for step in given.steps:
             if known(step.name) in self.steps:
                 raise self.complaint(step, _("is a step twice, by two names"))
             if known(step.name) in values:
@@ -127,7 +53,7 @@ class StepSolver:
 
     def complaint(self, step: FreeStep, complaint: str) -> UsageError:
         """An error that names the line and the step."""
-        return self.refuse(_("step {name}: {complaint}", name=step.name, complaint=complaint), *step.path)
+        return self.given.refuse(_("step {name}: {complaint}", name=step.name, complaint=complaint), *step.path)
 
     def quantities(self, recipe_again: Callable[[], Iterable[SheetQuantity]]) -> tuple[SheetQuantity, ...]:
         """All quantities in order: those of the recipe as soon as they can be computed, and the steps.
@@ -148,7 +74,7 @@ class StepSolver:
         return tuple(self.made)
 
     def _solve(self, name: str, step: FreeStep) -> None:
-        names: dict[Tree, Tree] = {Reference(each): Reference(self.known(each)) for each in references(step.tree)}
+        names: dict[Tree, Tree] = {Reference(each): Reference(self.given.name(each)) for each in references(step.tree)}
         tree = substituted(step.tree, names)
         while found := next(((path, node) for path, node in nodes(tree) if _is_gradient(node)), None):
             path, (of, by) = found[0], _names(found[1])
@@ -176,7 +102,7 @@ class StepSolver:
         shape = shape_of(tree, shapes)
         rank, axes = self.form(name, tree, shape)
         made = from_the_end(tree, shapes)
-        made = Call("transpose", (made,)) if self.conventions.turned(name) else made
+        made = Call("transpose", (made,)) if self.given.conventions.turned(name) else made
         for _axis in range(rank - len(shape)):
             made = Call("lifted", (made,))
         quantity = SheetQuantity(name, axes, made, is_free=True)
@@ -190,7 +116,7 @@ class StepSolver:
         made: Tree = Reference(name)
         if self.one_head and self.values[name].dim() == 3 and len(self.values[name]) == 1:
             made = Call("head", (made,))
-        return Call("transpose", (made,)) if self.conventions.turned(name) else made
+        return Call("transpose", (made,)) if self.given.conventions.turned(name) else made
 
     def form(self, name: str, tree: Tree, shape: tuple[int, ...]) -> tuple[int, tuple[str, ...]]:
         """The number of axes, at least one, and their names."""

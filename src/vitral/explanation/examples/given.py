@@ -1,8 +1,11 @@
 """The numbers under [given] in a worked example, and their sizes; an error names the place in the file."""
 
+import keyword
 import math
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
@@ -11,7 +14,6 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.explanation.examples.document import Document, TomlDocument
-from vitral.explanation.examples.free_steps import read_steps
 from vitral.explanation.examples.names import Names, hint
 from vitral.explanation.examples.numerals import DEFAULT
 from vitral.explanation.examples.places import KeyPath
@@ -19,6 +21,7 @@ from vitral.explanation.examples.schema import (
     AXES,
     IDENTITY,
     LARGEST,
+    Refuse,
     cells,
     nesting,
     number,
@@ -26,12 +29,16 @@ from vitral.explanation.examples.schema import (
     shape_text,
 )
 from vitral.explanation.examples.settings import Head, settled
+from vitral.explanation.expressions import Tree, parse, references
+from vitral.explanation.expressions.parser import FUNCTIONS, GRADIENT, NAMES
 from vitral.explanation.readings.layout import Conventions
-from vitral.explanation.rows.choices import word_index
+from vitral.explanation.rows import word_index
 
 NESTED = ("attn", "mlp")
 """Tables of quantities: `mlp.pre = …` is the key "mlp.pre"."""
 OF_HEADS = ("heads", "kv_heads")
+MOST_STEPS = 100
+_NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)?")
 
 Values = dict[str, Tensor]
 Keys = tuple[str, ...]
@@ -49,6 +56,59 @@ def entries(section: str, table: Mapping[str, Any]) -> Iterator[tuple[Keys, Any]
 def label_of(path: Keys) -> str:
     """The name of a quantity in the file, as mlp.pre."""
     return ".".join(path[1:])
+
+
+@dataclass(frozen=True)
+class FreeStep:
+    """A step as written.
+
+    Attributes:
+        name: in the file.
+        path: of its text in the file.
+        tree: the expression; its names are those of the file.
+    """
+
+    name: str
+    path: tuple[str, ...]
+    tree: Tree
+
+    @property
+    def mentions(self) -> tuple[str, ...]:
+        """Its name and those in the expression."""
+        return (self.name, *references(self.tree))
+
+
+def read_steps(table: Mapping[tuple[str, ...], Any], refuse: Refuse) -> tuple[FreeStep, ...]:
+    """The steps of a file.
+
+    Args:
+        table: the expressions by their paths.
+        refuse: makes errors.
+
+    Raises:
+        UsageError: too many, a name that is none, or text that is no expression; names the line and the step.
+    """
+    if len(table) > MOST_STEPS:
+        raise refuse(_("steps: {n} of them; at most {most}", n=len(table), most=MOST_STEPS), "steps")
+    steps = []
+    for path, text in table.items():
+        name = ".".join(path[1:])
+        try:
+            if not _is_name(name):
+                raise UsageError("a name has letters, digits and underscores, and is no word of the language")
+            if not isinstance(text, str):
+                raise UsageError('expected an expression in quotes, as {name} = "q @ k.T"', name=name)
+            steps.append(FreeStep(name, path, parse(text)))
+        except UsageError as error:
+            raise refuse(_("step {name}: {complaint}", name=name, complaint=str(error)), *path) from None
+    return tuple(steps)
+
+
+def _is_name(name: str) -> bool:
+    """Whether expressions can mention it."""
+    words = {*FUNCTIONS, *NAMES, GRADIENT}
+    plain = unicodedata.normalize("NFKC", name) == name and _NAME.fullmatch(name)
+    return bool(plain) and len(name) <= 40 and name not in words and not any(map(keyword.iskeyword, name.split(".")))
 
 
 class Given:

@@ -65,7 +65,7 @@ def spelled(name: str) -> str:
 
 
 _SPELLINGS = {spelled(name): name for name in reversed((*AXES, *ALIASES, *STREAM_KEYS, OUTPUT, "greedy"))}
-_NICKNAMES = {spelled(word): name for name, words in NICKNAMES.items() for word in words}
+_SPELLED = {spelled(word): name for name, words in NICKNAMES.items() for word in words} | _SPELLINGS
 
 
 class Names:
@@ -85,23 +85,20 @@ class Names:
         """The quantity that a name stands for; the name itself if it is unknown or the author's own."""
         if name in self.own:
             return name
-        found = _SPELLINGS.get(spelled(name)) or _NICKNAMES.get(spelled(name), name)
-        return self._canonical(found)
+        found = _SPELLED.get(spelled(name), name)
+        if found == OUTPUT:
+            return "resid_post" if self.is_block else "out"
+        return self.stream if found in STREAM_KEYS else ALIASES.get(found, found)
 
     def _is_fixed(self, name: str) -> bool:
         """Whether a name is that of a quantity of this computation, in any spelling."""
         found = _SPELLINGS.get(spelled(name))
         return found is not None and (self.is_block or ALIASES.get(found, found) not in ONLY_IN_BLOCKS)
 
-    def _canonical(self, name: str) -> str:
-        if name == OUTPUT:
-            return "resid_post" if self.is_block else "out"
-        return self.stream if name in STREAM_KEYS else ALIASES.get(name, name)
-
 
 def named(name: str) -> str | None:
     """The quantity that a name stands for in any spelling, if it stands for one."""
-    found = _SPELLINGS.get(spelled(name)) or _NICKNAMES.get(spelled(name))
+    found = _SPELLED.get(spelled(name))
     return None if found is None else ALIASES.get(found, found)
 
 

@@ -3,9 +3,9 @@
 import itertools
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,13 +16,12 @@ from vitral.core.language import N_, _
 from vitral.explanation.examples.schema import Refuse
 from vitral.explanation.examples.settings import Head
 from vitral.explanation.expressions import Call, Constant, read
-from vitral.explanation.formulas.notation import Equation, Expression, Name, Number, Over, Product, Sum, Words
-from vitral.explanation.rows.base import CellNamer, Row, numbers
+from vitral.explanation.formulas.notation import Equation, Name, Number, Over, Product, Sum, Words
+from vitral.explanation.rows import CellNamer, Row, numbers
 from vitral.explanation.sheet import Sheet, SheetQuantity, computed
 from vitral.model import ModelConfig, parameter_table
+from vitral.runs.presets import preset_model
 
-FindModel = Callable[[str], ModelConfig]
-"""Returns the model configuration of a preset."""
 Shape = tuple[int, ...]
 MOST_NAMES = 10_000
 """Largest number of names that one name with braces may stand for."""
@@ -64,20 +63,20 @@ class Counted(Row):
     """
 
     shapes: tuple[tuple[tuple[int, ...], ...], ...]
-    subscript: ClassVar[str] = "i"
 
     def counts(self) -> Tensor:
         """[rows]."""
         return torch.tensor([sum(map(math.prod, row)) for row in self.shapes], dtype=torch.float64)
 
-    def formula(self) -> Expression:
+    def formula(self, name: str) -> Equation:
         """The product of the sizes, in words."""
-        return Words(N_("product of the sizes of its tensor, or the sum of such products"))
+        words = Words(N_("product of the sizes of its tensor, or the sum of such products"))
+        return Equation((Name(name, below="i"), words))
 
-    def stages(self, inputs: Sequence[Tensor], index: tuple[int, ...], namer: CellNamer) -> tuple[Expression, ...]:
+    def worked(self, inputs: Sequence[Tensor], index: tuple[int, ...], namer: CellNamer) -> Equation:
         """The product of the sizes, summed over the tensors of the row."""
         terms = [Product(tuple(Number(size, exact=True) for size in shape)) for shape in self.shapes[index[0]]]
-        return (terms[0] if len(terms) == 1 else Sum(tuple(terms)),)
+        return Equation((terms[0] if len(terms) == 1 else Sum(tuple(terms)),))
 
 
 @dataclass(frozen=True)
@@ -90,21 +89,19 @@ class Total(Row):
 
     rest: float = 0.0
 
-    def formula(self) -> Expression:
+    def formula(self, name: str) -> Equation:
         """The sum over rows, and what they leave out."""
-        rows = Over("i", Name("rows", below="i"))
-        return Sum((rows, Name("others"))) if self.rest else rows
+        rows, others = Over("i", Name("rows", below="i")), Name("others")
+        if not self.rest:
+            return Equation((Name(name), rows))
+        return Equation((Name(name), rows + others), after=(Equation((others, Number(self.rest))),))
 
-    def after(self, name: str) -> tuple[Equation, ...]:
-        """The parameters that no row names."""
-        return (Equation((Name("others"), Number(self.rest))),) if self.rest else ()
-
-    def stages(self, inputs: Sequence[Tensor], index: tuple[int, ...], namer: CellNamer) -> tuple[Expression, ...]:
+    def worked(self, inputs: Sequence[Tensor], index: tuple[int, ...], namer: CellNamer) -> Equation:
         """The counts of all rows."""
-        return (Sum((*numbers(inputs[0]), *([Number(self.rest)] if self.rest else []))),)
+        return Equation((Sum((*numbers(inputs[0]), *([Number(self.rest)] if self.rest else []))),))
 
 
-def parameter_sheet(head: Head, find_model: FindModel, refuse: Refuse) -> Sheet:
+def parameter_sheet(head: Head, refuse: Refuse) -> Sheet:
     """The sheet of a parameter table: "rows" in the author's order, and "total".
 
     Raises:
@@ -123,7 +120,7 @@ def parameter_sheet(head: Head, find_model: FindModel, refuse: Refuse) -> Sheet:
             hint = nearest(key, ["rows", "total"])
             complaint = _("unknown name {name!r} in a parameter table, {hint}", name=key, hint=hint)
             raise refuse(complaint, "claimed", key)
-    table = {name: tuple(shape) for name, shape in (head.shapes or _of_model(head, find_model, refuse)).items()}
+    table = {name: tuple(shape) for name, shape in (head.shapes or _of_model(head, refuse)).items()}
     shapes: dict[str, list[str]] = {}
     for written, count in (rows or dict.fromkeys(table)).items():
         parts = re.findall(r"\{([^{}]*)\}", written)
@@ -148,12 +145,12 @@ def parameter_sheet(head: Head, find_model: FindModel, refuse: Refuse) -> Sheet:
     return Sheet(quantities, computed(quantities, {}), vocabulary=tuple(shapes))
 
 
-def _of_model(head: Head, find_model: FindModel, refuse: Refuse) -> dict[str, Shape]:
+def _of_model(head: Head, refuse: Refuse) -> dict[str, Shape]:
     """Shapes of a model's tensors."""
     if head.vocab_size is None:
         raise refuse(_("vocab_size: give the number of tokens, under [given]"), "given")
     try:
-        model = find_model(head.preset) if head.preset else ModelConfig.parse(head.model or {}, "model")
+        model = preset_model(head.preset) if head.preset else ModelConfig.parse(head.model or {}, "model")
     except UsageError as error:
         raise refuse(str(error), "preset" if head.preset else "model") from None
     return {row.name: row.shape for row in parameter_table(model, head.vocab_size)}

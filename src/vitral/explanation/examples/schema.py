@@ -18,16 +18,14 @@ from vitral.core.names import ATTENTION_STEPS
 from vitral.explanation.examples.numerals import value_of
 from vitral.explanation.examples.places import KeyPath
 
+_STREAM = (
+    *("token_embedding", "position_embedding", "x", "resid_pre", "attn_norm", "out", "attn_sum", "resid_mid"),
+    *("mlp_norm", "mlp.out", "mlp_sum", "resid_post", "final_norm"),
+)
 AXES = {
     "embedding": ("vocab", "d_model"),
-    "token_embedding": ("time", "d_model"),
-    "position_embedding": ("time", "d_model"),
-    "x": ("time", "d_model"),
+    **dict.fromkeys(_STREAM, ("time", "d_model")),
     "memory": ("source", "d_memory"),
-    "resid_pre": ("time", "d_model"),
-    "attn_norm_gain": ("d_model",),
-    "attn_norm_bias": ("d_model",),
-    "attn_norm": ("time", "d_model"),
     "w_q": ("heads", "d_model", "d_head"),
     "w_k": ("kv_heads", "d_model", "d_head"),
     "w_v": ("kv_heads", "d_model", "d_value"),
@@ -37,42 +35,26 @@ AXES = {
     "q": ("heads", "time", "d_head"),
     "k": ("kv_heads", "source", "d_head"),
     "v": ("kv_heads", "source", "d_value"),
-    "scores": ("heads", "time", "source"),
-    "scaled": ("heads", "time", "source"),
-    "masked": ("heads", "time", "source"),
-    "weights": ("heads", "time", "source"),
+    **dict.fromkeys(("scores", "scaled", "masked", "weights"), ("heads", "time", "source")),
     "z": ("heads", "time", "d_value"),
     "w_o": ("heads · d_value", "d_out"),
     "b_o": ("d_out",),
-    "out": ("time", "d_model"),
-    "attn_sum": ("time", "d_model"),
-    "resid_mid": ("time", "d_model"),
-    "mlp_norm_gain": ("d_model",),
-    "mlp_norm_bias": ("d_model",),
-    "mlp_norm": ("time", "d_model"),
-    "w_gate": ("d_model", "d_ff"),
-    "b_gate": ("d_ff",),
-    "mlp.gate": ("time", "d_ff"),
-    "w_up": ("d_model", "d_ff"),
-    "b_up": ("d_ff",),
-    "mlp.pre": ("time", "d_ff"),
-    "mlp.hidden": ("time", "d_ff"),
+    **{f"{norm}_norm_{kind}": ("d_model",) for norm in ("attn", "mlp", "final") for kind in ("gain", "bias")},
+    **dict.fromkeys(("w_gate", "w_up"), ("d_model", "d_ff")),
+    **dict.fromkeys(("b_gate", "b_up"), ("d_ff",)),
+    **dict.fromkeys(("mlp.gate", "mlp.pre", "mlp.hidden"), ("time", "d_ff")),
     "w_down": ("d_ff", "d_model"),
     "b_down": ("d_model",),
-    "mlp.out": ("time", "d_model"),
-    "mlp_sum": ("time", "d_model"),
-    "resid_post": ("time", "d_model"),
-    "final_norm_gain": ("d_model",),
-    "final_norm_bias": ("d_model",),
-    "final_norm": ("time", "d_model"),
     "w_u": ("d_model", "vocab"),
     "b_u": ("vocab",),
-    "logits": ("time", "vocab"),
-    "probabilities": ("time", "vocab"),
+    **dict.fromkeys(("logits", "probabilities"), ("time", "vocab")),
     "next": ("vocab", "vocab"),
     "factor": ("factors",),
 }
 """The axes of each quantity that may be given or claimed. With one head the axis of heads may be omitted."""
+
+AXES_OF_RANK = (("one",), ("columns",), ("rows", "columns"), ("heads", "rows", "columns"))
+"""Those of any other quantity, by their number."""
 
 ALIASES = {
     "w_1": "w_up",

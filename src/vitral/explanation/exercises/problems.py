@@ -1,16 +1,92 @@
-"""The numbers of an exercise, drawn so that a hand can compute with them."""
+"""An exercise: its numbers, drawn so that a hand can compute with them, and its text as a worked example.
+
+The work of a computation is how large its numbers are, and how many there are to compute.
+"""
 
 import itertools
+import json
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
-from vitral.explanation.exercises.effort import Effort
-from vitral.explanation.exercises.exercise import LARGEST_SIDE, Exercise
+from vitral.explanation.examples.example import Example
+from vitral.explanation.examples.file import parse_example
+from vitral.explanation.exercises.exercise import KINDS, LARGEST_SIDE, Exercise
+from vitral.explanation.expressions import Call, Reference, compute, every, references
+from vitral.explanation.sheet import Sheet
+
+ALIKE = 1e-9
+"""Exponents that differ by less are the same."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """The work of a computation.
+
+    Attributes:
+        largest: the largest number that is given or computed, without its sign.
+        products: the products of two numbers of which neither is 0.
+        exponentials: the distinct exponentials of all rows of shares.
+        exponent: the largest exponent, without its sign.
+        flat_rows: rows of exponents of two entries or more that are all equal, so that nothing is to compute.
+        roots: rows to normalise whose standard deviation is not a multiple of 1/2.
+    """
+
+    largest: float = 0.0
+    products: int = 0
+    exponentials: int = 0
+    exponent: float = 0.0
+    flat_rows: int = 0
+    roots: int = 0
+
+    def within(self, limits: "Effort") -> bool:
+        """Whether no number is above that of `limits`."""
+        return all(getattr(self, name) <= most + ALIKE for name, most in vars(limits).items())
+
+
+def effort(example: Example) -> Effort:
+    """The work that an example asks for, in all of its quantities."""
+    sheet = example.sheet
+    numbers = torch.cat([value.flatten() for value in sheet.values.values()])
+    rows = exponents(sheet)
+    entries = {round(entry / ALIKE) for row in rows for entry in row}
+    halves = [2 * compute(call, sheet.values) for call in _calls(sheet, "root") if references(call)]
+    return Effort(
+        largest=float(numbers[numbers.isfinite()].abs().max()),
+        products=sum(_products(call, sheet) for call in _calls(sheet, "matmul")),
+        exponentials=len(entries),
+        exponent=max(map(abs, entries), default=0) * ALIKE,
+        flat_rows=sum(len(row) > 1 and max(row) - min(row) < ALIKE for row in rows),
+        roots=sum(int(((each - each.round()).abs() > ALIKE).sum()) for each in halves),
+    )
+
+
+def _calls(sheet: Sheet, function: str) -> list[Call]:
+    """The calls of a function in everything that is computed, but not in derivatives."""
+    trees = [quantity.tree for quantity in sheet.quantities if not quantity.derivative]
+    return [call for tree in trees for call in dict.fromkeys(every(tree)) if call.function == function]
+
+
+def _products(product: Call, sheet: Sheet) -> int:
+    """The product itself, of ones where a factor is not 0, counts the products of each number."""
+    factors = {name: (sheet.values[name] != 0).double() for name in references(product)}
+    return int(compute(product, factors).sum())
+
+
+def exponents(sheet: Sheet) -> list[list[float]]:
+    """The exponents of each row of exponentials over their sum, without −∞."""
+    names = [call.arguments[0] for call in _calls(sheet, "shift")]
+    tables = [sheet.values[each.name] for each in names if isinstance(each, Reference)]
+    return [row[row > -torch.inf].tolist() for table in tables for row in table.reshape(-1, table.shape[-1])]
+
 
 ENTRIES = (-1, 0, 0, 0, 1, 1)
 """Matrix entries are drawn from these; small, so that products can be computed mentally."""
@@ -41,25 +117,13 @@ class Problem:
     steps: dict[str, str] = field(default_factory=dict)
 
 
-LIMITS = {
-    "attention": Effort(largest=9, products=130, exponentials=7, exponent=3, flat_rows=0),
-    "multi-head": Effort(largest=9, products=170, exponentials=9, exponent=3, flat_rows=0),
-    "block": Effort(largest=9, products=110, exponentials=3, exponent=3, flat_rows=0, roots=1),
-    "positions": Effort(largest=4),
-    "choice": Effort(largest=4, exponentials=5, exponent=3),
-    "loss": Effort(largest=5, products=12, exponentials=6, exponent=3),
-    "cross-attention": Effort(largest=9, products=130, exponentials=6, exponent=3, flat_rows=0),
-}
-"""The most that an exercise of the usual sizes asks of a hand."""
-
-
 def problems(exercise: Exercise) -> Iterator[Problem]:
     """Drawn problems without end; the same for the same exercise."""
     kind = exercise.kind
     # The stream of the former exercises, whose numbers stay the same.
     random_ = random.Random(f"tiny {exercise.seed}" if kind in ("attention", "multi-head") else exercise.name)
     while True:
-        yield DRAW[kind](exercise, random_)
+        yield DRAWN[kind][0](exercise, random_)
 
 
 def _matrix(random_: random.Random, rows: int, columns: int) -> list[list[int]]:
@@ -199,13 +263,121 @@ def _cross_attention(exercise: Exercise, random_: random.Random) -> Problem:
     return Problem(settings, given, ("q", "k", "v", "scores", "scaled", "weights", "output"), steps)
 
 
-DRAW: dict[str, Callable[[Exercise, random.Random], Problem]] = {
-    "attention": _attention,
-    "multi-head": _attention,
-    "block": _block,
-    "positions": _positions,
-    "choice": _choice,
-    "loss": _loss,
-    "cross-attention": _cross_attention,
+DRAWN: dict[str, tuple[Callable[[Exercise, random.Random], Problem], Effort]] = {
+    "attention": (_attention, Effort(largest=9, products=130, exponentials=7, exponent=3)),
+    "multi-head": (_attention, Effort(largest=9, products=170, exponentials=9, exponent=3)),
+    "block": (_block, Effort(largest=9, products=110, exponentials=3, exponent=3, roots=1)),
+    "positions": (_positions, Effort(largest=4)),
+    "choice": (_choice, Effort(largest=4, exponentials=5, exponent=3)),
+    "loss": (_loss, Effort(largest=5, products=12, exponentials=6, exponent=3)),
+    "cross-attention": (_cross_attention, Effort(largest=9, products=130, exponentials=6, exponent=3)),
 }
-"""For each kind, the drawing of a problem."""
+"""For each kind, the drawing of a problem, and the most that one of the usual sizes asks of a hand."""
+
+
+MOST_DRAWS = 400
+"""Problems that are drawn before the easiest of them is taken; only sizes above the usual ones need so many."""
+BORDER = 0.01
+"""A number to compute is at least this share of a unit away from a border between two rounded numbers."""
+
+
+def exercise_text(exercise: Exercise) -> str:
+    """The exercise as the text of a worked example, with "?" for each number to compute."""
+    problem, solved = problem_of(exercise)
+    return _text(exercise, problem, _answers(solved, blanks=True), blanks=True)
+
+
+def key_text(exercise: Exercise) -> str:
+    """The exercise as the text of a worked example, with all numbers computed."""
+    problem, solved = problem_of(exercise)
+    return _text(exercise, problem, _answers(solved))
+
+
+def problem_of(exercise: Exercise) -> tuple[Problem, Example]:
+    """The first problem of the exercise's stream that a hand can compute, and its solution."""
+    easiest: tuple[float, Problem, Example] | None = None
+    for problem in itertools.islice(problems(exercise), MOST_DRAWS):
+        try:
+            solved = parse_example(_text(exercise, problem, dict.fromkeys(problem.asked, "?")))
+        except UsageError:  # a norm of equal numbers
+            continue
+        work = effort(solved)
+        if work.within(DRAWN[exercise.kind][1]) and _is_clear(solved):
+            return problem, solved
+        if easiest is None or _load(work) < easiest[0]:
+            easiest = _load(work), problem, solved
+    if easiest is None:
+        raise UsageError("exercise: no numbers were found for these sizes; choose others, or another seed")
+    return easiest[1:]
+
+
+def _load(work: Effort) -> float:
+    return work.products + work.exponentials + 10 * (work.largest + work.exponent) + 100 * work.flat_rows
+
+
+def _is_clear(example: Example) -> bool:
+    """Whether every number to compute is whole, or away from the borders between two rounded numbers."""
+    scale = 10.0**example.decimals
+    for claim in example.claims:
+        exact = example.sheet.values[claim.name] * scale
+        exact = exact[exact.isfinite()]
+        from_border = ((exact - 0.5) - (exact - 0.5).round()).abs()
+        if bool((from_border < BORDER).any()):
+            return False
+    return True
+
+
+def _answers(example: Example, *, blanks: bool = False) -> dict[str, Any]:
+    """The numbers to compute, rounded, or "?" for each, by the keys of the file."""
+    answers: dict[str, Any] = {}
+    for claim in example.claims:
+        value = example.sheet.values[claim.name]
+        while value.dim() and len(value) == 1:
+            value = value[0]
+        words = example.sheet.vocabulary if claim.name == "greedy" and not blanks else ()
+        answers[claim.label] = words[int(value)] if words else _rounded(value, None if blanks else example.decimals)
+    return answers
+
+
+def _rounded(value: Tensor, decimals: int | None) -> Any:
+    if value.dim():
+        return [_rounded(part, decimals) for part in value]
+    number = float(value)
+    if decimals is None:
+        return "?"
+    if math.isinf(number):
+        return "inf" if number > 0 else "-inf"
+    near = round(number, decimals)
+    return int(near) if near == 0 or abs(number - round(number)) < 10.0 ** -(decimals + 3) else near
+
+
+def _text(exercise: Exercise, problem: Problem, answers: Mapping[str, Any], *, blanks: bool = False) -> str:
+    """The file.
+
+    Args:
+        exercise: its kind and seed are the title.
+        problem: its contents.
+        answers: the numbers under [claimed].
+        blanks: whether a line says how to fill them in.
+    """
+    title = _("{kind}: exercise number {seed}", kind=_(KINDS[exercise.kind].title), seed=exercise.seed)
+    lines = [f"title = {_literal(title)}"]
+    lines += [f"{name} = {_literal(value)}" for name, value in problem.settings.items()]
+    for section, table in (("given", problem.given), ("steps", problem.steps)):
+        if table:
+            lines += ["", f"[{section}]", *(f"{name:<3} = {_literal(value)}" for name, value in table.items())]
+    hint = _("Put your numbers in place of the question marks, then: vitral check THIS_FILE")
+    lines += ["", *([f"# {hint}"] if blanks else []), "[claimed]"]
+    lines += [f"{_key(name)} = {_literal(answers[name])}" for name in problem.asked]
+    return "\n".join(lines) + "\n"
+
+
+def _key(name: str) -> str:
+    return f'"{name}"' if name.rpartition("_")[2].replace(".", "").isdigit() else name
+
+
+def _literal(value: Any) -> str:
+    """A value as TOML."""
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_literal, value)) + "]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

@@ -11,14 +11,13 @@ from vitral.core.language import N_, _, number
 from vitral.core.text import minus
 from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.file import parse_example
-from vitral.explanation.exercises.effort import softmax_rows
 from vitral.explanation.exercises.exercise import Exercise
-from vitral.explanation.exercises.text import exercise_text, key_text, no_preset
+from vitral.explanation.exercises.problems import exercise_text, exponents, key_text
 from vitral.explanation.expressions import compute
 from vitral.explanation.formulas import text
 from vitral.explanation.formulas.notation import Expression
 from vitral.explanation.phrasebook import phrases
-from vitral.explanation.rows.positions import Sinusoids
+from vitral.explanation.rows import Sinusoids
 from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Panel, Step
 from vitral.explanation.walks import walk_example
@@ -128,7 +127,7 @@ class ExerciseSheet:
     @cached_property
     def key(self) -> Example:
         """The key."""
-        return parse_example(self.key_toml, no_preset)
+        return parse_example(self.key_toml)
 
     @cached_property
     def walkthrough(self) -> Walkthrough:
@@ -260,7 +259,7 @@ def _rounded(value: float, decimals: int) -> str:
 
 def _helps(key: Example) -> Iterable[PaperGrid]:
     """Tables of exponentials, logarithms, sines and cosines, with more entries than are needed."""
-    rows = [row for quantity in key.sheet.quantities for row in softmax_rows(quantity, key.sheet)]
+    rows = exponents(key.sheet)
     if "logits" in key.sheet.values:
         yield from _table("n", [*range(1, 13)], {"ln n": math.log})
     elif rows and "scaled" in key.sheet:

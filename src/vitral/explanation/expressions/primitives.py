@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.graphs import is_tracing
-from vitral.decoding.sampling import check_top_k, distribution, keep_min_p, keep_top_k, keep_top_p
+from vitral.decoding.sampling import check_top_k, keep_min_p, keep_top_k, keep_top_p
 
 Index = tuple[Any, ...]
 """For each axis the number of a cell, a letter (any cell) or None (the whole axis)."""
@@ -179,7 +179,7 @@ def hypotheses_of(table: Tensor, start: int, num_beams: int, length: int) -> tup
     Nothing is decided in Python, so that it has a graph. The hypotheses stay in the order of their words, so that of
     equal ones the first by index is kept, as in `beam_search`.
     """
-    steps = distribution(table.log()).log()
+    steps = torch.softmax(table.log(), dim=-1).log()
     words, scores, last = torch.zeros(1, 0).long(), steps.new_zeros(1), torch.tensor([start])
     for _ in range(length):
         grown = (scores[:, None] + steps[last]).flatten()
@@ -292,7 +292,7 @@ PRIMITIVES: dict[str, Primitive] = {
         lambda d, *shape: d.reshape(shape),
         at=lambda i, s, *shape: _unflat(sum(n * math.prod(shape[at + 1 :]) for at, n in enumerate(i)), s),
     ),
-    # Choices of the next token are searches in Python; `sheets.choices` writes them.
+    # Choices of the next token are searches in Python; `rows` writes them.
     "place of largest": Primitive("named", _largest),
     "keep top k": _filter(_keep_top_k),
     "keep top p": _filter(keep_top_p),

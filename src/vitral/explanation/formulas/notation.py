@@ -180,13 +180,9 @@ class Equation(Part):
     before: tuple["Equation", ...] = ()
     after: tuple["Equation", ...] = ()
 
-    def alone(self) -> "Equation":
-        """The equation without those before and after it."""
-        return Equation(self.sides)
-
     def all(self) -> tuple["Equation", ...]:
-        """The equations in the order in which they are written."""
-        return (*self.before, self.alone(), *self.after)
+        """The equations in the order in which they are written, each alone."""
+        return (*self.before, Equation(self.sides), *self.after)
 
 
 Expression = Name | Number | Words | Product | Sum | Difference | Fraction | Root | Power | Apply | Over | Equation

@@ -12,6 +12,7 @@ from vitral.core.config import Config, nearest
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.explanation.checks.checker import check
+from vitral.explanation.checks.diagnosis import REPRODUCED
 from vitral.explanation.checks.report import ORDER, CheckedQuantity, CheckReport, Verdict
 from vitral.explanation.examples.document import Document
 from vitral.explanation.grading.answers import read_answers
@@ -22,8 +23,6 @@ Points = Annotated[float, Field(ge=0, le=1e6)]
 WRONG, FOLLOWS, RIGHT = (ORDER.index(each) for each in (Verdict.wrong, Verdict.follows, Verdict.right))
 OF_NUMBERS = ("copied", "digit", "sign", "point", "other-row", "term", "total", "constant", "operand", "zero")
 """Beginnings of the kinds of slips with numbers; with any other slip the rule of the step is wrong."""
-REPRODUCED = 0.56
-"""Units by which an explanation may miss a number that it reproduces."""
 
 
 class GradingRule(Config):
@@ -181,31 +180,20 @@ def _is_concept(checked: CheckedQuantity) -> bool:
 
 
 def copied_once(report: CheckReport) -> Iterator[tuple[str, Tensor]]:
-    """The cells of later steps that a single given number, copied wrongly in an earlier one, explains: one cause.
-
-    A number enters the steps that use it directly in proportion, so one wrong cell tells how it was copied.
-    """
+    """The cells of later steps that a number explains which an earlier one copied wrongly: one cause."""
     sheet = report.example.sheet
-    wrong = [each for each in report.quantities if bool((each.verdicts == WRONG).any()) and each.claim.name in sheet]
-    inputs = {checked.claim.name: sheet[checked.claim.name].inputs for checked in wrong}
-    for name in dict.fromkeys(each for names in inputs.values() for each in names if each not in sheet):
-        users = [checked for checked in wrong if name in inputs[checked.claim.name]]
-        for index in torch.ones_like(sheet.values[name]).nonzero().tolist() if len(users) > 1 else ():
-            changed = sheet.values[name].clone()
-            changed[tuple(index)] += 1
-            values = {**sheet.values, name: changed}
-            slopes = [sheet[each.claim.name].make(values) - each.expected for each in users]
-            moved = (users[0].verdicts == WRONG) & (slopes[0].abs() > 1e-9)
-            if not bool(moved.any()):
-                continue
-            change = ((users[0].claim.values - users[0].expected) / slopes[0])[moved][0]
-            explained = [
-                (each.expected + change * slope - each.claim.values).abs() <= REPRODUCED * 10.0**-each.unit.decimals
-                for each, slope in zip(users, slopes, strict=True)
-            ]
-            if all(bool(cells[each.verdicts == WRONG].all()) for each, cells in zip(users, explained, strict=True)):
-                yield from ((each.claim.name, cells) for each, cells in zip(users[1:], explained[1:], strict=True))
-                return
+    explained = [one for checked in report.quantities for one, _ in checked.slips]
+    for slip in (each for one in explained for each in one.candidates if each.kind == "copied-wrong"):
+        name, index, used = (slip.places[place] for place in ("table", "index", "used"))
+        values = {**sheet.values, name: sheet.values[name].clone()}
+        values[name][index] = used
+        same = list[tuple[str, Tensor]]()
+        for checked in report.quantities:
+            wrong, claim = checked.verdicts == WRONG, checked.claim
+            if bool(wrong.any()) and claim.name in sheet and name in sheet[claim.name].inputs:
+                off = (sheet[claim.name].make(values) - claim.values).abs()
+                same.append((claim.name, wrong & (off <= REPRODUCED * 10.0**-checked.unit.decimals)))
+        yield from same[1:]
 
 
 def _too_right(report: CheckReport) -> Iterator[str]:

@@ -64,47 +64,40 @@ class Conventions:
         """The tree of a quantity over quantities as the author writes them."""
         if not self.columns and not self.out_in:
             return tree
-        return self._turned(tree) if self.turned(name) else self._own(tree)
+        return self._written(tree, turned=self.turned(name))
 
-    def _own(self, tree: Tree) -> Tree:
-        """The same matrix."""
+    def _written(self, tree: Tree, *, turned: bool) -> Tree:
+        """The same matrix, or the transposed one."""
         match tree:
-            case Reference(name):
-                return Call("transpose", (tree,)) if self.turned(name) else tree
-            case Constant():
-                return tree
-            case Call("transpose", (inside,)):
-                return self._turned(inside)
-        return replace(tree, arguments=tuple(map(self._own, tree.arguments)))
-
-    def _turned(self, tree: Tree) -> Tree:
-        """The transposed matrix."""
-        match tree:
-            case Constant(Table(numbers), symbol):
+            case Constant(Table(numbers), symbol) if turned:
                 return Constant.of(numbers.mT if numbers.dim() > 1 else numbers[:, None], symbol)
             case Constant():
                 return tree
-            case Reference(name) if len(AXES.get(name, ())) == 1:
+            case Reference(name) if turned and len(AXES.get(name, ())) == 1:
                 return Call("upright", (tree,))
             case Reference(name):
-                return tree if self.turned(name) else Call("transpose", (tree,))
+                return tree if self.turned(name) == turned else Call("transpose", (tree,))
             case Call("transpose", (inside,)):
-                return self._own(inside)
-        return self._called(tree)
+                return self._written(inside, turned=not turned)
+        return self._transposed(tree) if turned else self._over(tree, turned=False)
 
-    def _called(self, tree: Call) -> Tree:
+    def _over(self, tree: Call, *, turned: bool) -> Call:
+        """The call of arguments as they are, or transposed."""
+        return replace(tree, arguments=tuple(self._written(each, turned=turned) for each in tree.arguments))
+
+    def _transposed(self, tree: Call) -> Tree:
         function, settings = tree.function, tree.settings
         if function == "matmul":
-            return Call("matmul", tuple(map(self._turned, reversed(tree.arguments))))
-        if function in BY_ROWS:
+            tree = replace(tree, arguments=tree.arguments[::-1])
+        elif function in BY_ROWS:
             settings = (-2,) if settings in ((), (-1,)) else ()
         elif function in (*FOLDS, "pick"):
             settings = tuple(OTHER.get(each, each) for each in settings[:1]) + settings[1:]
         elif function == "merge":  # heads one below the other
             function = "stack"
         elif not _is_by_cells(function):
-            return Call("transpose", (self._own(tree),))
-        return Call(function, tuple(map(self._turned, tree.arguments)), settings)
+            return Call("transpose", (self._over(tree, turned=False),))
+        return replace(self._over(tree, turned=True), function=function, settings=settings)
 
 
 def _is_by_cells(function: str) -> bool:

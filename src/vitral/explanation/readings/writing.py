@@ -50,7 +50,7 @@ from vitral.explanation.formulas.notation import (
     exact,
     mapped,
 )
-from vitral.explanation.formulas.numbers import value_of
+from vitral.explanation.formulas.writer import value_of
 
 PLAIN = {0.0: ZERO, 1.0: ONE}
 WEIGHTS = ("q", "k", "v", "o", "u", "up", "down", "gate")

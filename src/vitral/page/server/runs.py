@@ -27,6 +27,7 @@ from vitral.interop.model_graphs import graph_of_model, lens_graph
 from vitral.model import Transformer
 from vitral.page.content import about_run, computed
 from vitral.page.of_text import of_text
+from vitral.page.said import in_commands, short_names
 from vitral.page.server.named_values import Name, Reducing, read_off
 from vitral.page.tokens import encoded
 from vitral.runs import LoadedRun, load_run
@@ -183,16 +184,17 @@ class Runs:
             self.opened.pop(place, None)
             raise Gone("{path}: the run is not there any more", path=path)
         if place not in self.opened:
-            self.opened[place] = Opened(path, load_run(path, self.checkpoint), self.corpus, alone=len(self.paths) == 1)
+            run, name = load_run(path, self.checkpoint), short_names(self.paths)[place]
+            self.opened[place] = Opened(path, run, name, self.corpus, alone=len(self.paths) == 1)
         return self.opened[place]
 
 
 class Opened:
     """A loaded run."""
 
-    def __init__(self, path: Path, run: LoadedRun, corpus: str | None = None, *, alone: bool = True) -> None:
+    def __init__(self, path: Path, run: LoadedRun, name: str, corpus: str | None = None, *, alone: bool = True) -> None:
         """Serve this run, alone or beside others; `corpus` is its text, or that of another."""
-        self.path, self.run, self.corpus, self.alone = path, run, corpus, alone
+        self.path, self.run, self.name, self.corpus, self.alone = path, run, name, corpus, alone
         self.others: OrderedDict[int, Transformer] = OrderedDict()
         self.kept: OrderedDict[str, dict[str, Tensor]] = OrderedDict()
         self.last_listed = max(self._checkpoints(), default=-1)
@@ -200,7 +202,7 @@ class Opened:
     @cached_property
     def about(self) -> dict[str, Any]:
         """What the page says of it at once."""
-        about = about_run(self.run, self.path.resolve().name, served=True)
+        about = about_run(self.run, self.name, in_commands(self.path, shared=False), served=True)
         try:
             return about | of_text(self.run, self.corpus, whole=False)
         except UsageError:
@@ -365,7 +367,7 @@ class Opened:
             if checkpoint.state.get("run", self.run.sealed.identity.run) != self.run.sealed.identity.run:
                 raise Gone("{path}: another run is in this folder now; start vitral open again", path=self.path)
             model = Transformer(own.config, own.vocab_size).to(own.token_embedding.weight).eval()
-            load_weights(model, dict(checkpoint.model), str(self.path))
+            load_weights(model, checkpoint.model, str(self.path))
             self.others[step] = model
             if len(self.others) > MOST_KEPT:
                 self.others.popitem(last=False)

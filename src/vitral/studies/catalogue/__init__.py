@@ -47,7 +47,7 @@ def study_named(name: str) -> Study:
             name=name,
             suggestion=nearest(name, _names()),
         )
-    return parse_study(_text(name), f"{name}.toml")
+    return parse_study(tomllib.loads(_text(name)), f"{name}.toml")
 
 
 def told(study: Study) -> Study:

@@ -1,4 +1,4 @@
-"""The attention of a model's heads: weight on the first position, and what heads attend to.
+"""The attention of a model's heads: weight on the first position, what heads attend to, and whether that matters.
 
 Kinds of keys are counted within a layer: the claim that heads attend to different things at once is about heads of one
 layer. Over its layers a model of one head has several kinds too.
@@ -7,11 +7,15 @@ layer. Over its layers a model of one head has several kinds too.
 from dataclasses import replace
 from statistics import fmean
 
+import numpy as np
+
+from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.data import Batches
 from vitral.inspection import KINDS, NAMED_FROM, ablations, attention_sinks, head_patterns, window_targets
 from vitral.inspection.attention import BROAD, LEAST_KEYS
 from vitral.inspection.head_overlap import against_other_seeds, attention_rows, rows_of
+from vitral.inspection.relevance import weight_relevance
 from vitral.inspection.targets import next_token_targets
 from vitral.studies.claims import every
 from vitral.studies.probe import (
@@ -64,7 +68,7 @@ SINKS = Probe(
     ),
     tables=[(WEIGHT, LARGEST, EVEN, ONE, LAYER, ALL)],
     contrasts=(Within(WEIGHT, EVEN), Fixed([ALL], 0.0, N_("zero")), Against([WEIGHT])),
-    figure=Dots(N_("Weight on the first position"), WEIGHT),
+    figure=Dots(N_("Weight on the first position"), [WEIGHT]),
 )
 
 # ---------------------------------------------------------------- patterns of heads
@@ -146,7 +150,6 @@ def _view(result: StudyResult, arms: Arms) -> View:
         comparisons += Against([quantity]).of(result, [among[0], among[-1]]) if len(among) > 1 else ()
     comparisons += Within(TOGETHER, ADDED).of(result, several)
     what, least = _("smallest number of head kinds in a layer, mean over the layers of a run"), _("2 or more")
-    lowest = [(arm, min(arm.values(DISTINCT).values())) for arm in several]
     kinds = "; ".join(f"{_(kind)}: {_(meaning)}" for kind, meaning in KINDS.items())
     return View(
         _(ABOUT, kinds=kinds, keys=LEAST_KEYS, least=NAMED_FROM, broad=_(BROAD)),
@@ -155,9 +158,12 @@ def _view(result: StudyResult, arms: Arms) -> View:
             Means(arms, SEEN, _("Attention of a head, means over heads and seeds.")),
             Means(arms, (ZERO, MEAN, MOST, ADDED, TOGETHER), _("Ablation, means over seeds.")),
         ],
-        Dots(N_("Overlap beyond that of matched heads"), BEYOND, matched),
+        Dots(N_("Overlap beyond that of matched heads"), [BEYOND], matched),
         comparisons,
-        [Check(arm.title, what, low, 2, None, least, digits=1, arm=arm.name) for arm, low in lowest],
+        [
+            Check(arm.title, what, min(arm.values(DISTINCT).values()), 2, None, least, digits=1, arm=arm.name)
+            for arm in several
+        ],
     )
 
 
@@ -171,4 +177,59 @@ def beside_other_seeds(arm: ArmMeasures) -> ArmMeasures:
 
 
 PATTERNS = Probe("head-patterns", N_("Attention patterns of the heads"), patterns, more=_view)
-PROBES = (SINKS, PATTERNS)
+
+# ---------------------------------------------------------------- relevance
+
+RELEVANCE_WINDOWS, RELEVANCE_TOKENS = (4, 6, 16), 64
+"""Test windows, and their first tokens, each of which is replaced in turn."""
+READINGS = {
+    N_("nearness"): "distance",
+    N_("the attention weight"): "layers/*/weight",
+    N_("the best head's weight"): "best_head",
+    N_("rollout"): "layers/-1/rollout",
+    N_("gradient × input"): "gradient",
+}
+CORRELATIONS, PARTIAL = (
+    [Quantity(name.format(reading=one), f"{path}/{kind}/mean", digits=2) for one, path in READINGS.items()]
+    for name, kind in (
+        (N_("correlation of {reading}"), "correlation"),
+        (N_("partial correlation of {reading}"), "given_distance"),
+    )
+)
+NEARNESS, WEIGHTS = CORRELATIONS[:2]
+
+
+def relevance(trained: Trained) -> Plain:
+    """How well weights and other readings rank earlier tokens by their effect on the predictions."""
+    require_causal_lm(trained)
+    model, test = trained.model, trained.test
+    windows = window_targets(model, test, trained.size(*RELEVANCE_WINDOWS)).inputs[:, :RELEVANCE_TOKENS]
+    found = weight_relevance(model, windows, np.bincount(test.tokens, minlength=model.vocab_size))
+    if found is None:
+        raise UsageError("relevance needs a context of three tokens, and a text of two different ones")
+    return found
+
+
+RELEVANCE = Probe(
+    "relevance",
+    N_("Is an attention weight relevance?"),
+    relevance,
+    about=N_(
+        "Each earlier token is replaced by {replacements} others, drawn by their frequency in the test text; the "
+        "effect is the mean Kullback-Leibler divergence of the prediction, before from after. A reading of the model "
+        "ranks the earlier tokens; its correlation with the effect is Spearman's, within each query, mean over "
+        "queries and {windows} test windows. The weight is the mean over the heads of a block, and its correlation "
+        "the mean over blocks; the best head is chosen on every second window and measured on the others; rollout "
+        "(Abnar & Zuidema 2020) reaches to the last block; gradient × input is of the most probable token; nearness "
+        "is 1 / distance and needs no model. Near tokens matter more and have more weight, whatever they are: the "
+        "partial correlation is that of the ranks given the distance."
+    ),
+    tables=[(Quantity(N_("effect of a replaced token"), "divergence/mean", "nats"), *CORRELATIONS), PARTIAL[1:]],
+    contrasts=(
+        *(Within(reading, NEARNESS) for reading in CORRELATIONS[1:]),
+        Fixed([PARTIAL[1]], 0.0, N_("zero")),
+        Against([WEIGHTS]),
+    ),
+    figure=Dots(N_("Rank correlation with the effect of replacing an earlier token"), CORRELATIONS),
+)
+PROBES = (SINKS, PATTERNS, RELEVANCE)

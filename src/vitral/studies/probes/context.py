@@ -19,7 +19,6 @@ from vitral.studies.probe import (
     Means,
     Note,
     Plain,
-    Points,
     Probe,
     Quantity,
     Range,
@@ -101,10 +100,6 @@ def _loss(name: str, key: str, places: Sequence[int], *, whole: bool = False) ->
     return Quantity(name, read, "nats", "lower")
 
 
-def _by_quarter(run: Mapping[str, Any]) -> Points:
-    return [((place + 0.5) / 4, nats) for place, nats in enumerate(run["beyond"]["nats"] or ())]
-
-
 def _positions(result: StudyResult, arms: Arms) -> View:
     """The loss along the window against the base's; the loss beyond the trained length against that at its end."""
     base, length = arms[0], max(arm.first["context_length"] for arm in arms)
@@ -155,7 +150,7 @@ BY_POSITION = Probe(
         N_("Beyond the trained length"),
         Axis(N_("position in a longer window, in trained lengths")),
         Axis(N_("loss (nats)")),
-        _by_quarter,
+        lambda run: [((place + 0.5) / 4, nats) for place, nats in enumerate(run["beyond"]["nats"] or ())],
     ),
     more=_positions,
 )
@@ -241,7 +236,7 @@ FLOOR = Probe(
         "Entropy of the next token by the counts of the test text itself, in windows of {context_length} tokens. "
         "Without attention each position sees its own token and, where positions are embedded, its place in the "
         "window; no function of these has a lower loss on this text. The floors are not reached: a model does not know "
-        "the counts of the test text, and a part of the lower one is chance in the counts."
+        "the counts of the test text, and the difference between the two floors may be chance in the counts."
     ),
     more=_floors,
     of_runs=False,

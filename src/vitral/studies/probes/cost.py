@@ -1,7 +1,5 @@
 """Cost of a token by the length of the text: measured exponents beside those of the counted operations."""
 
-from collections.abc import Iterator
-
 from vitral.core.language import N_, _, number
 from vitral.core.text import minus
 from vitral.inspection.cost import WAYS, cost_by_length
@@ -38,47 +36,31 @@ def _cost(result: StudyResult, measured: Plain) -> View:
         **model,
         **measured,
     )
-    curves = []
+    over = _("{first:,} to {last:,} tokens", first=fitted[0], last=fitted[-1])
+    curves, rows, checks = [], [], []
     for way, title in WAYS.items():
         times, flops = measured["processor"][way], measured["flops"][way]
         course = [MICRO * times[-1] * one / flops[-1] for one in flops[-len(fitted) :]]
         curves.append(Curve(_(DRAWN.get(way, title)), lengths, [MICRO * one for one in times]))
         curves.append(Curve("", fitted, course, theory=True))
+        own, predicted = measured["exponents"][way]["processor"], measured["exponents"][way]["predicted"]
+        numbers = [predicted, own["slope"], own["low"], own["high"], own["slope"] - predicted]
+        rows.append((_(title), *(minus(number(one, ".2f")) for one in numbers)))
+        what = _("exponent of time over {lengths}", lengths=over)
+        expected = _("{exponent:.2f} ± {within:g}, of operations", exponent=predicted, within=WITHIN)
+        low, high, ends = predicted - WITHIN, predicted + WITHIN, (own["low"], own["high"])
+        checks.append(Check(_(title), what, own["slope"], low, high, expected, digits=2, interval=ends))
+    for slow, fast in RATIOS:
+        ratio = measured["processor"][slow][-1] / measured["processor"][fast][-1]
+        what = _("time of a token at {length:,} tokens over that of {way}", length=lengths[-1], way=_(WAYS[fast]))
+        checks.append(Check(_(WAYS[slow]), what, ratio, 1.0, expected=_("above 1"), digits=1))
+    heads = (_("way"), _("predicted"), _("measured"), _("95% from"), _("95% to"), _("difference"))
+    table = Rows(_("Exponents of the time of one token over {lengths}", lengths=over), heads, rows)
     x = Axis(_("length n (tokens)"), log=True, ticks=[n for n in lengths if n & (n - 1) == 0])
     y = Axis(_("processor time of one token (µs)"), log=True)
     note = _("Dashed lines have the course of the counted operations through the last point.")
     figure = Lines(_("Processor time of one token"), x, y, curves, note=note)
-    return View(about, [_exponents(measured)], figure, checks=[*_checks(measured)])
-
-
-def _exponents(measured: Plain) -> Rows:
-    rows = []
-    for way, title in WAYS.items():
-        exponent = measured["exponents"][way]
-        own, predicted = exponent["processor"], exponent["predicted"]
-        numbers = [predicted, own["slope"], own["low"], own["high"], own["slope"] - predicted]
-        rows.append((_(title), *(minus(number(one, ".2f")) for one in numbers)))
-    heads = (_("way"), _("predicted"), _("measured"), _("95% from"), _("95% to"), _("difference"))
-    return Rows(_("Exponents of the time of one token over {lengths}", lengths=_over(measured)), heads, tuple(rows))
-
-
-def _checks(measured: Plain) -> Iterator[Check]:
-    for way, title in WAYS.items():
-        own, predicted = measured["exponents"][way]["processor"], measured["exponents"][way]["predicted"]
-        what = _("exponent of time over {lengths}", lengths=_over(measured))
-        expected = _("{exponent:.2f} ± {within:g}, of operations", exponent=predicted, within=WITHIN)
-        low, high, ends = predicted - WITHIN, predicted + WITHIN, (own["low"], own["high"])
-        yield Check(_(title), what, own["slope"], low, high, expected, digits=2, interval=ends)
-    for slow, fast in RATIOS:
-        ratio = measured["processor"][slow][-1] / measured["processor"][fast][-1]
-        length = measured["lengths"][-1]
-        what = _("time of a token at {length:,} tokens over that of {way}", length=length, way=_(WAYS[fast]))
-        yield Check(_(WAYS[slow]), what, ratio, 1.0, expected=_("above 1"), digits=1)
-
-
-def _over(measured: Plain) -> str:
-    fitted = measured["fitted"]
-    return _("{first:,} to {last:,} tokens", first=fitted[0], last=fitted[-1])
+    return View(about, [table], figure, checks=checks)
 
 
 PROBES = (

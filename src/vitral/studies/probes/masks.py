@@ -1,7 +1,8 @@
 """What models under each mask can do: uses of a language model, and retrieval at variable distance by small models."""
 
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import product
+from itertools import compress, product
 from statistics import fmean
 
 from vitral.core.language import N_, _
@@ -17,8 +18,9 @@ from vitral.studies.probe import (
     Axis,
     Check,
     Comparison,
+    Course,
     Dots,
-    Lines,
+    Fixed,
     Means,
     Note,
     Plain,
@@ -30,8 +32,6 @@ from vitral.studies.probe import (
     Trained,
     View,
     Within,
-    mean_curve,
-    to_fixed,
 )
 from vitral.training import TrainingConfig
 
@@ -91,11 +91,18 @@ def uses(trained: Trained) -> Plain:
 def _uses(result: StudyResult, arms: Arms) -> View:
     """Each use against the base's, both sides of a gap against one, activations against token counts."""
     contrasts = [*Against((LOSS[0], LOSS[2], ACCURACY[3])).of(result, arms), *Within(LOSS[0], LOSS[1]).of(result, arms)]
-    contrasts += _equal_steps(result, arms)
+    contrasts += Against([LOSS[0]], equal_steps).of(result, arms)
     tables = [Means(arms, (*ACCURACY, LARGEST)), Means(arms, (*LOSS, TARGETS))]
     read = [arm for arm in arms if arm.first["probes"]]
     for task in TASKS if read else ():
-        trained, fresh, tokens, control = (read_by(task, one) for one in READ)
+        trained, fresh, tokens, control = (
+            Quantity(
+                _("{task}: {reader}", task=_(TASKS[task]), reader=_(name)),
+                f"probes/{task}/{reader}/accuracy",
+                better="higher",
+            )
+            for reader, name in READ.items()
+        )
         contrasts += [*Within(trained, fresh).of(result, read), *Within(trained, tokens).of(result, read)]
         contrasts += Against([trained]).of(result, read)
         largest = Quantity(N_("largest class"), f"probes/{task}/trained/majority")
@@ -104,7 +111,7 @@ def _uses(result: StudyResult, arms: Arms) -> View:
     return View(
         _method(arms[0].first),
         tables,
-        Dots(ACCURACY[0].name, ACCURACY[0], arms),
+        Dots(ACCURACY[0].name, [ACCURACY[0]], arms),
         [*contrasts, *Within(ACCURACY[3], ACCURACY[4]).of(result, arms)],
         [check for arm in arms for check in _checks(arm)],
         [Note(_(text, arm=capital(arm.title)), arm.name) for arm in arms if arm.mean(LOSS[0]) is None],
@@ -130,25 +137,13 @@ def _checks(arm: ArmMeasures) -> list[Check]:
     return checks
 
 
-def read_by(task: str, reader: str) -> Quantity:
-    """The accuracy of a linear probe on a task, as read from the trained model, the untrained one and so on."""
-    return Quantity(
-        _("{task}: {reader}", task=_(TASKS[task]), reader=_(READ[reader])),
-        f"probes/{task}/{reader}/accuracy",
-        better="higher",
-    )
-
-
-def _equal_steps(result: StudyResult, arms: Arms) -> list[Comparison]:
-    """Masked language models against a causal one of as many steps, where that is not the base."""
-    trained, found = {arm.name: arm.config.get("training", {}) for arm in arms}, list[Comparison]()
+def equal_steps(result: StudyResult, arms: Arms) -> Iterable[tuple[ArmMeasures, ArmMeasures]]:
+    """Masked language models with a causal one of as many steps, where that is not the base."""
     for arm, rival in product(arms[1:], arms[1:]):
-        own, other = trained[arm.name], trained[rival.name]
-        if own.get("objective", "next-token") == "next-token" or other.get("objective") != "next-token":
-            continue
-        if rival.first["filling"]["both"] and other["steps"] == own["steps"] != trained[arms[0].name]["steps"]:
-            found += Against([LOSS[0]]).of(result, [rival, arm])
-    return found
+        own, other, usual = (one.config.get("training", {}) for one in (arm, rival, arms[0]))
+        is_masked = own.get("objective", "next-token") != "next-token" == other.get("objective")
+        if is_masked and other["steps"] == own["steps"] != usual["steps"]:
+            yield arm, rival
 
 
 def _method(first: Plain) -> str:
@@ -182,7 +177,7 @@ MASKS = {
     "window": N_("causal, window of {n}").format(n=WINDOW),
 }
 PAIRS = {1: N_("one pair: retrieval"), 4: N_("four pairs: key-value recall")}
-RIGHT = Quantity(N_("accuracy"), "accuracy", better="higher")
+RIGHT = Quantity(N_("accuracy"), "accuracy/*", better="higher")
 
 
 def retrieval(setting: Setting) -> Plain:
@@ -210,19 +205,21 @@ def _name(task: Plain) -> str:
     return _(PAIRS[task["pairs"]])
 
 
-def _shares(runs: Plain, place: int) -> list[float]:
-    return [share for run in runs.values() if (share := run["accuracy"][place]) is not None]
+def _masks(task: Plain) -> dict[str, ArmMeasures]:
+    """Every mask as an arm."""
+    return {
+        mask: ArmMeasures(mask, _(MASKS[mask]), {}, {int(seed): run for seed, run in runs.items()})
+        for mask, runs in task["masks"].items()
+    }
 
 
-def _cell(shares: list[float]) -> str:
+def _cell(arm: ArmMeasures, place: int) -> str:
+    shares = arm.values(replace(RIGHT, source=f"accuracy/{place}")).values()
     return _("{mean:.3f} (from {low:.3f})", mean=fmean(shares), low=min(shares)) if shares else NONE
 
 
 def _table(task: Plain) -> Rows:
-    cells = [
-        (_(MASKS[mask]), *(_cell(_shares(runs, place)) for place in range(len(BINS))))
-        for mask, runs in task["masks"].items()
-    ]
+    cells = [(arm.title, *(_cell(arm, place) for place in range(len(BINS)))) for arm in _masks(task).values()]
     if task["pairs"] > 1:
         for name, mask in ((_("guess"), "causal"), (_("guess without earlier answers"), "bidirectional")):
             cells.append((name, *(RIGHT.show(share) for share in task["guess"][mask])))
@@ -237,25 +234,18 @@ def _table(task: Plain) -> Rows:
     return Rows(caption, (_("mask"), *(_("{low} to {high} back", low=low, high=high) for low, high in BINS)), cells)
 
 
-def _comparisons(task: Plain) -> list[Comparison]:
+def _comparisons(result: StudyResult, task: Plain) -> list[Comparison]:
     """Beyond the reach of the window: every mask against a guess. Over all distances: every mask against causal."""
-    far, found = [place for place, (low, _high) in enumerate(BINS) if low > task["reach"]], []
-    means = {
-        mask: {
-            "far": {int(seed): fmean(run["accuracy"][place] for place in far) for seed, run in runs.items()},
-            "all": {int(seed): fmean(x for x in run["accuracy"] if x is not None) for seed, run in runs.items()},
-        }
-        for mask, runs in task["masks"].items()
-        if all(run["accuracy"][place] is not None for run in runs.values() for place in far)
-    }
-    beyond = replace(RIGHT, name=_("accuracy beyond {reach} tokens", reach=task["reach"]))
-    for mask, values in means.items():
-        subject, sees = f"{_name(task)}, {_(MASKS[mask])}", mask != "window" and task["pairs"] > 1
-        guess = fmean(task["guess"][mask][place] for place in far) if sees else task["chance"]
-        meaning = _("a guess among the values shown") if sees else _("a guess among all values")
-        found.append(to_fixed(subject, guess, meaning, beyond, values["far"], mask))
+    far, found, arms = [low > task["reach"] for low, _high in BINS], list[Comparison](), _masks(task)
+    name = _("accuracy beyond {reach} tokens", reach=task["reach"])
+    beyond = replace(RIGHT, name=name, source=lambda run: fmean(compress(run["accuracy"], far)))
+    for mask, each in arms.items():
+        arm, sees = replace(each, title=f"{_name(task)}, {each.title}"), mask != "window" and task["pairs"] > 1
+        guess = fmean(compress(task["guess"][mask], far)) if sees else task["chance"]
+        meaning = N_("a guess among the values shown") if sees else N_("a guess among all values")
+        found += Fixed([beyond], guess, meaning).of(result, [arm])
         if mask not in ("causal", "window"):
-            found.append(Comparison(subject, _(MASKS["causal"]), RIGHT, values["all"], means["causal"]["all"], mask))
+            found += Against([RIGHT]).of(result, [arms["causal"], arm])
     return found
 
 
@@ -263,13 +253,10 @@ def _retrieval(result: StudyResult, measured: Plain) -> View:
     """Both tasks by distance; every mask against a guess, and against the causal one within its reach."""
     tasks, middles = measured["tasks"], [(low + high) / 2 for low, high in BINS]
     sizes = {"keys": KEYS, "values": VALUES, "layers": LAYERS, "batch": BATCH, "window": WINDOW}
-    curves = [
-        mean_curve(_(MASKS[mask]), {middle: found for i, middle in enumerate(middles) if (found := _shares(runs, i))})
-        for mask, runs in tasks[-1]["masks"].items()
-    ]
     axes = Axis(_("distance of the value (tokens back)"), ticks=middles), Axis(_("correct answers (share)"))
-    figure = Lines(_name(tasks[-1]), *axes, curves, {_("chance"): tasks[-1]["chance"]})
-    comparisons = [one for task in tasks for one in _comparisons(task)]
+    course = Course(_name(tasks[-1]), *axes, lambda run: zip(middles, run["accuracy"], strict=True))
+    figure = replace(course.of([*_masks(tasks[-1]).values()]), levels={_("chance"): tasks[-1]["chance"]})
+    comparisons = [one for task in tasks for one in _comparisons(result, task)]
     return View(_(HOW, **sizes, reach=tasks[0]["reach"]), [*map(_table, tasks)], figure, comparisons)
 
 

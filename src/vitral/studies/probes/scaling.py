@@ -37,11 +37,12 @@ from vitral.studies.probe import (
     Trained,
     View,
     difference,
+    exponents,
     mean_curve,
     slopes,
     to_fixed,
 )
-from vitral.studies.scaling import Fit, Terms, fit_law, law_columns, law_row
+from vitral.studies.scaling import Fit, Terms, fit_law, law_row
 from vitral.training.costs import step_flops
 
 KINDS_OF_TOKENS = {"char": N_("characters"), "byte": N_("bytes"), "bpe": N_("byte pairs")}
@@ -56,8 +57,8 @@ def with_losses(result: StudyResult, arms: Arms) -> list[ArmMeasures]:
     found = []
     for arm in arms:
         trained = result.arm(arm.name)
-        losses = {seed: {"loss": loss, "factor": trained.factor} for seed, loss in trained.losses.items()}
-        runs = {seed: {**run, **losses[seed]} for seed, run in arm.runs.items() if seed in losses}
+        losses, more = trained.losses, {"factor": trained.factor}
+        runs = {seed: {**run, "loss": losses[seed], **more} for seed, run in arm.runs.items() if seed in losses}
         found += [replace(arm, runs=runs)] if runs else []
     return found
 
@@ -78,6 +79,7 @@ TOO_WIDE = 0.25
 PLACES = {"N": "size", "D": "amount", "C": "compute"}
 """Of a run, by the letters of the laws."""
 LOSS = Quantity(N_("test loss"), "nats_per_character", N_("nats per character"))
+PER_LOSS = Quantity("", lambda run: 1 / run["nats_per_character"])
 METHOD = N_(
     "N: parameters of the blocks, without embeddings and head. D: tokens trained on. C: counted operations. Losses in "
     "nats per character. L(N) is fitted at the largest D, L(D) at the largest N, L(C) to the arms that no arm of as "
@@ -141,7 +143,9 @@ def _laws(result: StudyResult, arms: Arms) -> View:
     caption = _(
         "Constant: x_c of (x_c/x)^α, or A and B of the sum. Misfit: standard deviation of the residuals of log L."
     )
-    tables, checks = [Rows(caption, law_columns(), rows, prose=(0, 1))], [*map(misfit, joint)]
+    cells = [tuple(row.values()) for row in rows]
+    tables = [Rows(caption, tuple(rows[0]), cells, prose=(0, 1))] if rows else []
+    checks = [*map(misfit, joint)]
     if later and joint:
         table, predicted = _predictions(later, joint)
         tables, checks = [*tables, table], [*predicted, *checks]
@@ -250,16 +254,10 @@ def _exponents(own: str, grid: Arms, tokens: str, others: Arms) -> list[Comparis
     places = {*map(node, grid)} & {*map(node, others)}
     sides, found = [[arm for arm in arms if node(arm) in places] for arms in (others, grid)], list[Comparison]()
     for name, fixed in (("N", "amount"), ("D", "size")) if places else ():
-        values, rivals = (_slopes(PLACES[name], at_most(arms, fixed)) for arms in sides)
+        values, rivals = (exponents(at_most(arms, fixed), PLACES[name], PER_LOSS) for arms in sides)
         quantity = Quantity(_("exponent {symbol} of {law}", symbol=f"α_{name}", law=f"L({name})"))
         found.append(Comparison(tokens, own, quantity, values, rivals))
     return found
-
-
-def _slopes(key: str, arms: Arms) -> dict[int, float]:
-    """The exponents with which the loss falls, seed by seed."""
-    logs = [{seed: -math.log(loss) for seed, loss in arm.values(LOSS).items()} for arm in arms]
-    return slopes([math.log(arm.first[key]) for arm in arms], logs)
 
 
 def _against_size(grid: Arms, joint: Sequence[Law]) -> Lines:
@@ -348,6 +346,11 @@ def _same_but_share(arm: ArmMeasures, base: Mapping[str, Any]) -> bool:
 
 FAIR_UNIT = "bits per character"
 """The unit in which losses of different tokens can be compared."""
+TOLD = {
+    True: N_("Tokens, and the loss with them. Means over seeds; losses in {unit}."),
+    False: N_("Tokens; losses per token of different tokens do not compare. Means over seeds; losses in {unit}."),
+}
+"""By whether losses of different tokens can be compared."""
 VOCABULARY = Quantity(N_("vocabulary"), "vocab_size", digits=0)
 UNITS = (
     VOCABULARY,
@@ -371,12 +374,7 @@ def _of_units(result: StudyResult, arms: Arms) -> View:
     """The units by arm; where losses are comparable, the longest tokens against the others, and the slope."""
     arms, loss = with_losses(result, arms), replace(loss_quantity(result), source="loss")
     fair, unit = result.study.unit == FAIR_UNIT, _(result.study.unit)
-    caption = _(
-        "Tokens; losses per token of different tokens do not compare. Means over seeds; losses in {unit}.", unit=unit
-    )
-    if fair:
-        caption = _("Tokens, and the loss with them. Means over seeds; losses in {unit}.", unit=unit)
-    view = View(tables=[Means(arms, (*UNITS, loss), caption)] if arms else ())
+    view = View(tables=[Means(arms, (*UNITS, loss), _(TOLD[fair], unit=unit))] if arms else ())
     arms = [arm for arm in arms if _only_tokens(result, arm)]
     if not fair or len(arms) < 2:
         return view

@@ -28,8 +28,8 @@ from vitral.studies.probe import (
     StudyResult,
     Trained,
     View,
+    exponents,
     require_causal_lm,
-    slopes,
     to_fixed,
 )
 
@@ -194,7 +194,7 @@ def _in_models(result: StudyResult, arms: Arms) -> View:
     others, usual = ([arm for arm in arms if (_scale(arm) == "sqrt") == which] for which in (False, True))
     pairs = [(one, arm) for arm in others for one in usual if _shape(arm) == _shape(one)]
     comparisons = [one for pair in pairs for one in Against(COMPARED).of(result, pair)]
-    comparisons += [slope for name in SLOPES for slope in _slope(name, by_width(arms, name))]
+    comparisons += [slope for name in SLOPES for slope in _slope(name, arms)]
     comparisons += Fixed([LEARNED], 1.0, N_("its initial value")).of(result, arms)
     expected = _("d_k = {d_k} within a factor of 2", d_k=d_k)
     variance, subject = base.mean(_of("fresh", "score_variance")) or 0.0, _("{arm}, fresh", arm=base.title)
@@ -205,7 +205,7 @@ def _in_models(result: StudyResult, arms: Arms) -> View:
             *(Means(arms, (D_K, *by_head[state]), _(caption)) for state, caption in STATES.items()),
             Means(arms, (D_K, *ALIGNED.values())),
         ],
-        Dots(N_("Entropy after training"), ENTROPY, arms),
+        Dots(N_("Entropy after training"), [ENTROPY], arms),
         comparisons,
         [Check(subject, _("score variance"), variance, d_k / 2, 2 * d_k, expected, arm=base.name)],
     )
@@ -215,19 +215,16 @@ SLOPES = ("sqrt", "none")
 """Scales whose arms of different d_k are joined by a line."""
 
 
-def by_width(arms: Arms, scale: str) -> list[ArmMeasures]:
-    """The arms with this scale in order of d_k, the first of each d_k; none unless there are two."""
-    found = {arm.first["d_head"]: arm for arm in reversed(arms) if _scale(arm) == scale}
-    return [found[d_k] for d_k in sorted(found)] if len(found) > 1 else []
+def _slope(scale: str, arms: Arms) -> list[Comparison]:
+    """The exponent with which the trained ratio grows with d_k, seed by seed, against 0: independence at any d_k.
 
-
-def _slope(scale: str, arms: list[ArmMeasures]) -> list[Comparison]:
-    """The exponent with which the trained ratio grows with d_k, seed by seed, against 0: independence at any d_k."""
-    logs = [{seed: math.log(ratio) for seed, ratio in arm.values(ALIGNED["trained"]).items()} for arm in arms]
-    found = slopes([math.log(arm.first["d_head"]) for arm in arms], logs)
+    Of the arms with this scale, the first of each d_k.
+    """
+    by_width = {arm.first["d_head"]: arm for arm in reversed(arms) if _scale(arm) == scale}
+    found = exponents([*by_width.values()], "d_head", ALIGNED["trained"])
     if not found:
         return []
-    low, high = (D_K.show(arm.first["d_head"]) for arm in (arms[0], arms[-1]))
+    low, high = map(D_K.show, (min(by_width), max(by_width)))
     subject = _("{scale}, trained, d_k {low} to {high}", scale=_(TITLES[scale]), low=low, high=high)
     slope = Quantity(_("exponent of the score variance over that of independent q and k"), digits=2)
     return [to_fixed(subject, 0.0, _("0, independent at every d_k"), slope, found)]

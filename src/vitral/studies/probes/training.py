@@ -105,7 +105,7 @@ def forgetting(trained: Trained) -> Plain:
     require_causal_lm(trained)
     text = trained.first or trained.dataset
     part = thinned(text.splits["train"], trained.size(*MEASURED))
-    return {"first_loss": evaluate_split(trained.model, part, text.tokenizer).loss, "name": text.corpus_name}
+    return {"first_loss": evaluate_split(trained.model, part, text.tokenizer).loss, "name": text.name}
 
 
 FORGETTING = Probe(
@@ -119,7 +119,7 @@ FORGETTING = Probe(
     ),
     tables=[[FIRST]],
     contrasts=[Against([FIRST], parent)],
-    figure=Dots(N_("Loss on the first text"), FIRST),
+    figure=Dots(N_("Loss on the first text"), [FIRST]),
 )
 
 # ---------------------------------------------------------------- gradients by block

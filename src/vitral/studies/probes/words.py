@@ -22,7 +22,6 @@ from vitral.studies.probe import (
     Fixed,
     Means,
     Plain,
-    Points,
     Probe,
     Quantity,
     StudyResult,
@@ -30,6 +29,7 @@ from vitral.studies.probe import (
     View,
     Within,
     require_causal_lm,
+    to_fixed,
 )
 
 Item = TypeVar("Item")
@@ -70,8 +70,14 @@ def _gain(run: Mapping[str, Any]) -> float | None:
     return 0.0 if max(map(abs, gains)) < SAME else fmean(gains)
 
 
-def _share(scores: list[float]) -> float | None:
-    return fmean(scores) if scores else None
+def _preferred(name: str, kind: str | None = None) -> Quantity:
+    """The share of the pairs, of one kind if one is given."""
+
+    def read(run: Mapping[str, Any]) -> float | None:
+        scores = pair_scores(run["pairs"], kind)
+        return fmean(scores) if scores else None
+
+    return Quantity(name, read)
 
 
 CORRELATION = Quantity(N_("rank correlation of embedding and counted contexts"), "neighbours/correlation")
@@ -79,17 +85,7 @@ SHUFFLED = Quantity(
     N_("the largest with shuffled words"), lambda run: run["neighbours"] and max(run["neighbours"]["shuffled"])
 )
 GAIN = Quantity(N_("separation of two senses, last block less embedding"), _gain, N_("of cosine"))
-RIGHT = Quantity(N_("share of pairs with the right sentence preferred"), lambda run: _share(pair_scores(run["pairs"])))
-
-
-def _apart(run: Mapping[str, Any]) -> Points:
-    """After each block, 100 times the mean separation of two senses."""
-    places = zip(*separations(run["senses"]), strict=True)
-    return [(block, 100 * fmean(values)) for block, values in enumerate(places)]
-
-
-def _preferred(kind: str) -> Quantity:
-    return Quantity(kind, lambda run: _share(pair_scores(run["pairs"], kind)))
+RIGHT = _preferred(N_("share of pairs with the right sentence preferred"))
 
 
 MEANING = N_(
@@ -114,7 +110,9 @@ def _meaning(result: StudyResult, arms: Arms) -> View:
         fresh, counted = [untrained_of(alike[0])], [_counted(alike[0])]
         kinds = dict.fromkeys(pair["kind"] for pair in alike[0].first["pairs"])
         tables += [Means([*alike, *fresh], (CORRELATION, SHUFFLED, GAIN))]
-        tables += [Means([*alike, *fresh, *counted], (RIGHT, *map(_preferred, kinds)), _("Minimal pairs"))]
+        tables += [
+            Means([*alike, *fresh, *counted], (RIGHT, *(_preferred(kind, kind) for kind in kinds)), _("Minimal pairs"))
+        ]
         drawn += [*alike, *fresh]
         if len(alike[0].runs) < ENOUGH_SEEDS:
             comparisons += by_items(alike[0], [*alike[1:], *fresh, *counted])
@@ -125,7 +123,9 @@ def _meaning(result: StudyResult, arms: Arms) -> View:
             comparisons += Fixed([GAIN], 0.0, N_("none (0)")).of(result, [arm])
             comparisons += Within(CORRELATION, SHUFFLED).of(result, [arm])
     axes = Axis(N_("after block (0: the embedding)")), Axis(N_("100 × cosine, same less other sense"))
-    figure = Course(N_("Separation of two senses"), *axes, _apart).of(drawn)
+    blocks = lambda run: enumerate(zip(*separations(run["senses"]), strict=True))  # noqa: E731
+    apart = lambda run: [(block, 100 * fmean(values)) for block, values in blocks(run)]  # noqa: E731
+    figure = Course(N_("Separation of two senses"), *axes, apart).of(drawn)
     return View(_(MEANING), tables, figure, [one for one in comparisons if one.values])
 
 
@@ -142,22 +142,22 @@ def by_items(arm: ArmMeasures, others: Arms) -> list[Comparison]:
     Each kind of pairs against chance and against each reference; the separation of senses against none and against the
     untrained model.
     """
-    found, chance = [], _("chance ({share:g})", share=CHANCE)
+    found = []
 
-    def against(quantity: Quantity, own: dict[int, float], rivals: Mapping[str, dict[int, float]]) -> None:
-        for name, values in rivals.items():
-            found.append(Comparison(arm.title, name, quantity, own, values, arm.name, sample="items"))
+    def against(quantity: Quantity, value: float, meaning: str, read: Callable[..., dict[int, float]]) -> None:
+        own = _over_seeds(arm, read)
+        found.append(to_fixed(arm.title, value, meaning, quantity, own, arm.name, "items"))
+        for other in others:
+            if rival := _over_seeds(other, read):
+                found.append(Comparison(arm.title, other.title, quantity, own, rival, arm.name, sample="items"))
 
     for kind in dict.fromkeys(pair["kind"] for pair in arm.first["pairs"]):
-        scores = lambda run, kind=kind: item_scores(run["pairs"], kind)  # noqa: E731
         right = Quantity(_("{kind}: right sentence preferred", kind=_(kind)), RIGHT.read, better="higher")
-        if own := _over_seeds(arm, scores):
-            rivals = {other.title: _over_seeds(other, scores) for other in others}
-            against(right, own, {chance: dict.fromkeys(own, CHANCE), **rivals})
-    own = _over_seeds(arm, _gains)
-    if len(own) >= LEAST_SENSES and max(map(abs, own.values())) >= SAME:
-        rivals = {_("none (0)"): dict.fromkeys(own, 0.0)}
-        against(GAIN, own, rivals | {other.title: gains for other in others if (gains := _over_seeds(other, _gains))})
+        chance = _("chance ({share:g})", share=CHANCE)
+        against(right, CHANCE, chance, lambda run, kind=kind: item_scores(run["pairs"], kind))
+    gains = _over_seeds(arm, _gains).values()
+    if len(gains) >= LEAST_SENSES and max(map(abs, gains)) >= SAME:
+        against(GAIN, 0.0, _("none (0)"), _gains)
     return found
 
 
@@ -269,14 +269,8 @@ def _agreement(arm: ArmMeasures) -> list[Comparison]:
         tested[_("block {block}, head {head}", block=chosen[0][0], head=chosen[0][1])] = chosen[1]
     quantity = Quantity(AGREEMENT, unit=N_("of weight"))
     return [
-        Comparison(
-            _("{arm}, {which}", arm=arm.title, which=which),
-            _("none (0)"),
-            quantity,
-            values,
-            dict.fromkeys(values, 0.0),
-            arm.name,
-            sample="items",
+        to_fixed(
+            _("{arm}, {which}", arm=arm.title, which=which), 0.0, _("none (0)"), quantity, values, arm.name, "items"
         )
         for which, values in tested.items()
     ]

@@ -50,7 +50,7 @@ WRITTEN = Probe(
     ),
     tables=[(COUNT, REAL, TEST_REAL, DISTINCT, TEST_DISTINCT)],
     contrasts=[Against((REAL, DISTINCT))],
-    figure=Dots(N_("Real words in what the models write"), REAL),
+    figure=Dots(N_("Real words in what the models write"), [REAL]),
 )
 
 # ---------------------------------------------------------------- strategies
@@ -98,7 +98,7 @@ def _view(result: StudyResult, arms: Arms) -> View:
     return View(
         _(ABOUT, prompts=len(prompts), tokens=first["length"], seeds=len(arms[0].runs)),
         [Means(one, SHOWN, _("Means over prompts and models."), _("strategy")) for one in each],
-        Dots(N_("Loss under the counted n-grams"), NGRAM, each[0], "prompts"),
+        Dots(N_("Loss under the counted n-grams"), [NGRAM], each[0], "prompts"),
         comparisons,
         texts={_("the prompt"): prompts[0], **written},
     )

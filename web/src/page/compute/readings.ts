@@ -1,7 +1,7 @@
 // What panes read off the values of a sentence: surprise, lengths, shares of attention, and what each part contributes.
 
 import { About, LENS, Tensor, Values } from "../source";
-import { rowOf } from "../wanted";
+import { rowOf } from "../rows";
 
 export type Cells = ArrayLike<number>;
 

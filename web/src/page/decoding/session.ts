@@ -1,7 +1,7 @@
 // What is going on in the choice: branches that were taken, a text that goes on by itself, beams that grow.
 
 import { batch, signal } from "@preact/signals";
-import { Held, chosen, cropped, edits, encoded, held, ids, ownNumber, position, sampling, seed, source, text } from "../state";
+import { Held, chosen, edits, encoded, held, origin, ownNumber, position, sampling, seed, shown, text } from "../state";
 import { Hypothesis, ROOT, grow, tokensOf } from "./beam";
 import { uniform } from "./draw";
 import { distribution } from "./filters";
@@ -25,9 +25,9 @@ export const isSearching = signal(false);
 export const fault = signal("");
 
 /** The tokens up to the chosen one: what the next token follows. */
-export const before = (): number[] => ids.value.slice(0, position.value + 1);
+export const before = (): number[] => (shown.value?.ids ?? []).slice(0, position.value + 1);
 /** As `before`, with those that do not fit into the context. */
-const all = (): number[] => encoded.value.ids.slice(0, cropped.value + position.value + 1);
+const all = (): number[] => [...encoded.value.ids.slice(0, shown.value?.cropped ?? 0), ...before()];
 
 /** The number that draws the token behind so many; the person's own is for the next one. */
 export const numberAt = (place: number): number => uniform(seed.value, place);
@@ -37,7 +37,7 @@ export const nextNumber = (): number => ownNumber.value ?? numberAt(all().length
 export function branch(tokens: readonly number[]): void {
   branches.value = [...branches.value, { text: text.value, chosen: chosen.value, held: held.value }];
   const on = [...all(), ...tokens];
-  const to = source.value!.decode(on);
+  const to = origin.value!.decode(on);
   batch(() => {
     chosen.value = -1;
     ownNumber.value = null;
@@ -92,16 +92,16 @@ async function guarded(work: () => Promise<void>): Promise<void> {
 /** Goes on until so many tokens have been made; it can be stopped, and goes on from where it stopped. */
 export async function generate(count: number): Promise<void> {
   const now = ++run;
-  const [from, start] = [before(), all().length];
+  const [asked, from, start] = [origin.value!, before(), all().length];
   isRunning.value = true;
   await guarded(async () => {
     const done = made.value.map(({ id }) => id);
     const numbers = Array.from({ length: Math.max(0, count - done.length) }, (_, turn) =>
       done.length + turn === 0 ? nextNumber() : numberAt(start + done.length + turn),
     );
-    const { about } = source.value!;
+    const { about } = asked;
     const draws = { sampling: sampling.value, numbers, prompt: from.length, edits: edits.value };
-    for await (const { id, logits } of source.value!.next([...from, ...done], draws)) {
+    for await (const { id, logits } of asked.next([...from, ...done], draws)) {
       if (now !== run) return;
       made.value = [...made.value, { id, probability: distribution(logits, draws.sampling, about.specials)[id] }];
       await painted();
@@ -119,15 +119,15 @@ export function pause(): void {
 /** The beams grow by one token, or until so many are reached. */
 export async function search(length: number): Promise<void> {
   const now = ++run;
-  const from = before();
+  const [asked, from] = [origin.value!, before()];
   isSearching.value = true;
   await guarded(async () => {
-    const { about } = source.value!;
+    const { about } = asked;
     while (live.value.length && live.value[0].length < length) {
       const logits: ArrayLike<number>[] = [];
       for (const each of live.value) {
         const draws = { sampling: { ...sampling.value, temperature: 1, top_k: null, top_p: null, min_p: null }, numbers: [0], prompt: from.length, edits: edits.value };
-        for await (const one of source.value!.next([...from, ...tokensOf(each)], draws)) logits.push(one.logits);
+        for await (const one of asked.next([...from, ...tokensOf(each)], draws)) logits.push(one.logits);
         if (now !== run) return;
       }
       live.value = grow(live.value, logits, beams.value, about.specials);

@@ -47,20 +47,25 @@ export interface FlowProps extends Common {
   /** The width of the lane at the right, and of what is right of it. */
   lane?: number;
   margin?: number;
+  /** Names of the rows above them, where there is no room at the left. */
+  named?: boolean;
   say(spot: Spot): string;
 }
 
 export interface FlowPlaces { tops: number[]; tall: number; bottom: number }
 
 /** Where the rows lie: attention needs room for its ribbons, feed-forward less. */
-export function flowPlaces(parts: readonly FlowPart[], columns: Columns): FlowPlaces {
+export function flowPlaces(parts: readonly FlowPart[], columns: Columns, named = false): FlowPlaces {
   const typical = columns.edges[columns.edges.length - 1] / Math.max(1, columns.edges.length - 1);
   const tall = Math.round(Math.min(34, Math.max(12, (typical - 4) * 0.78)));
   const many = parts.length > 16;
-  const tops = [0];
+  const tops = [named ? NAME : 0];
   for (const part of parts) tops.push(tops[tops.length - 1] + tall + (part.kind === "attention" ? (many ? 44 : 78) : many ? 18 : 32));
   return { tops, tall, bottom: tops[tops.length - 1] + tall };
 }
+
+/** Room for the name of a row above it. */
+const NAME = 15;
 
 const sweep = (x0: number, y0: number, x1: number, y1: number) => {
   const fall = y1 - y0;
@@ -121,9 +126,9 @@ function threads(given: Pick<FlowProps, "tokens" | "columns" | "chosen" | "parts
 }
 
 export function flowScene(given: FlowProps, look: Theme): Scene {
-  const { tokens, columns, chosen, rows, parts, order, lane = 104, margin = 104 } = given;
+  const { tokens, columns, chosen, rows, parts, order, lane = 104, margin = 104, named } = given;
   const inks = INKS[look];
-  const places = flowPlaces(parts, columns);
+  const places = flowPlaces(parts, columns, named);
   const count = tokens.length;
   const right = columns.edges[count];
   const [before, after] = lane < 60 ? [12, 24] : [22, 34];
@@ -132,7 +137,7 @@ export function flowScene(given: FlowProps, look: Theme): Scene {
   const glass = (at: number) => css(isClear(tokens[at]) ? inks.clear : glassOf(tokens[at], look));
   // The quiet web: each token's stream, and who else looks where.
   const downs: string[] = [];
-  for (let at = 0; at < count; at++) downs.push(`M${centre(columns, at).toFixed(1)} ${places.tall}V${places.tops[rows.length - 1]}`);
+  for (let at = 0; at < count; at++) downs.push(`M${centre(columns, at).toFixed(1)} ${places.tops[0] + places.tall}V${places.tops[rows.length - 1]}`);
   shapes.push({ kind: "path", d: downs.join(""), stroke: css(inks.hair), width: 1 });
   if (count <= 128) parts.forEach((part, at) => {
     if (!part.links) return;
@@ -166,20 +171,24 @@ export function flowScene(given: FlowProps, look: Theme): Scene {
   const { made, ribbons, lenses, left, right: end } = threads(given, places, laneX, lane, look);
   const foot = places.bottom + 8;
   for (const { from, left: x, wide, colour } of made) {
-    const y = from ? places.tops[from] + places.tall / 2 : 0;
+    const y = from ? places.tops[from] + places.tall / 2 : places.tops[0];
     shapes.push({ kind: "rect", x, y, w: wide, h: foot - y, fill: css(colour) });
   }
   for (const { from, left: x, wide, faint } of made) {
     if (wide < 2.2) continue;
-    const y = from ? places.tops[from] + places.tall / 2 : 0;
+    const y = from ? places.tops[from] + places.tall / 2 : places.tops[0];
     shapes.push({ kind: "path", d: `M${x.toFixed(1)} ${y}V${foot}M${(x + wide).toFixed(1)} ${y}V${foot}`, stroke: css(look === "dark" ? inks.ground : inks.leading), width: faint ? 0.6 : 0.9 });
   }
   shapes.push(...ribbons, ...lenses);
   const [embedding] = made;
   const letters = visible(tokens[chosen]);
   const size = Math.min(17, (embedding.wide - 2) / (0.62 * [...letters].length));
-  if (size > 8) shapes.push({ kind: "text", x: embedding.left + embedding.wide / 2, y: places.tall / 2 + size * 0.34, text: letters, size, anchor: "middle", face: "serif", fill: css(inkOn(embedding.colour)) });
+  if (size > 8) shapes.push({ kind: "text", x: embedding.left + embedding.wide / 2, y: places.tops[0] + places.tall / 2 + size * 0.34, text: letters, size, anchor: "middle", face: "serif", fill: css(inkOn(embedding.colour)) });
   shapes.push({ kind: "rect", x: left, y: foot, w: end - left, h: 2, fill: css(inks.leading) });
+  if (named) rows.forEach(({ name }, at) => shapes.push(
+    { kind: "rect", x: 0, y: places.tops[at] - NAME, w: 6.4 * name.length + 6, h: NAME - 1, fill: css(inks.ground) },
+    { kind: "text", x: 0, y: places.tops[at] - 4, text: name, size: 11.5, fill: css(inks.soft) },
+  ));
   // What it would say at each row.
   rows.forEach((row, at) => {
     if (!row.says || margin < 20) return;
@@ -195,9 +204,9 @@ export function flowScene(given: FlowProps, look: Theme): Scene {
 }
 
 export function Flow(props: FlowProps) {
-  const { tokens, columns, chosen, rows, parts, start, order, lane, margin, say } = props;
-  const scene = useScene(() => flowScene(props, theme.value), [tokens, columns, chosen, rows, parts, start, order, lane, margin]);
-  const places = flowPlaces(parts, columns);
+  const { tokens, columns, chosen, rows, parts, start, order, lane, margin, named, say } = props;
+  const scene = useScene(() => flowScene(props, theme.value), [tokens, columns, chosen, rows, parts, start, order, lane, margin, named]);
+  const places = flowPlaces(parts, columns, named);
   const cells: Lattice = {
     rows: rows.length, columns: tokens.length, rowName: (row) => rows[row].name, say,
     at: (x, y) => {

@@ -26,25 +26,31 @@ export interface LensProps extends Common {
   say(row: number, column: number): string;
 }
 
+/** Where there is no room at the left, the name of a row stands above its cells, in so much of the row. */
+const NAME = 15;
+
 export function lensScene(given: Pick<LensProps, "rows" | "columns" | "truth" | "chosen" | "tall" | "gutter" | "margin" | "after">, look: Theme): Scene {
   const { rows, columns, truth, chosen, tall = 30, gutter = 0, margin = 0, after } = given;
   const inks = INKS[look];
   const count = columns.edges.length - 1;
   const shapes: Shape[] = [];
   const outlines: Shape[] = [];
+  const above = gutter ? 0 : NAME;
+  const inner = tall - above;
   rows.forEach(({ cells }, row) => cells.forEach((cell, column) => {
     const w = widthOf(columns, column);
     const gap = w > 12 ? 1.5 : 0;
-    const [x, y] = [gutter + columns.edges[column] + gap, row * tall + gap];
-    const [glass, ...letters] = paneShapes({ token: cell.token, strength: 0.12 + 0.88 * cell.probability ** 0.8 }, x, y, w - 2 * gap, tall - 2 * gap, look);
+    const [x, y] = [gutter + columns.edges[column] + gap, row * tall + above + gap];
+    const [glass, ...letters] = paneShapes({ token: cell.token, strength: 0.12 + 0.88 * cell.probability ** 0.8 }, x, y, w - 2 * gap, inner - 2 * gap, look);
     shapes.push({ ...glass, stroke: undefined } as Shape, ...letters);
-    if (cell.right && w > 5) outlines.push({ kind: "rect", x: x + 0.75, y: y + 0.75, w: w - 2 * gap - 1.5, h: tall - 2 * gap - 1.5, stroke: css(inks.leading), width: 1.5 });
+    if (cell.right && w > 5) outlines.push({ kind: "rect", x: x + 0.75, y: y + 0.75, w: w - 2 * gap - 1.5, h: inner - 2 * gap - 1.5, stroke: css(inks.leading), width: 1.5 });
     if (cell.changed && w > 5) outlines.push({ kind: "path", d: `M${x + w - 2 * gap - 8} ${y}h8v8z`, fill: css(inks.ink) });
   }));
   rows.forEach(({ name, note }, row) => {
     const y = row * tall + tall / 2 + 4.5;
-    if (gutter) shapes.push({ kind: "text", x: 0, y, text: name, size: 13, bold: row === rows.length - 1, fill: css(row === rows.length - 1 ? inks.ink : inks.soft) });
-    if (margin && note) shapes.push({ kind: "text", x: gutter + columns.edges[count] + 16, y, text: note, size: 13, bold: row === rows.length - 1, fill: css(row === rows.length - 1 ? inks.ink : inks.soft) });
+    const look = { bold: row === rows.length - 1, fill: css(row === rows.length - 1 ? inks.ink : inks.soft) };
+    shapes.push(gutter ? { kind: "text", x: 0, y, text: name, size: 13, ...look } : { kind: "text", x: 0, y: row * tall + 11, text: `${name}   ${note ?? ""}`, size: 11.5, ...look });
+    if (margin && note) shapes.push({ kind: "text", x: gutter + columns.edges[count] + 16, y, text: note, size: 13, ...look });
   });
   shapes.push(...outlines);
   let height = rows.length * tall;
@@ -53,9 +59,9 @@ export function lensScene(given: Pick<LensProps, "rows" | "columns" | "truth" | 
     shapes.push({ kind: "rect", x: gutter, y: height + 7, w: columns.edges[count], h: 1, fill: css(inks.leading) });
     truth.forEach((token, column) => {
       const gap = widthOf(columns, column) > 12 ? 1.5 : 0;
-      if (token) shapes.push(...paneShapes({ token }, gutter + columns.edges[column] + gap, height + 15, widthOf(columns, column) - 2 * gap, tall - 2 * gap, look));
+      if (token) shapes.push(...paneShapes({ token }, gutter + columns.edges[column] + gap, height + 15 + above, widthOf(columns, column) - 2 * gap, inner - 2 * gap, look));
     });
-    if (gutter && after) shapes.push({ kind: "text", x: 0, y: height + 15 + tall / 2 + 3, text: after, size: 13, fill: css(inks.ink) });
+    if (after) shapes.push({ kind: "text", x: 0, y: gutter ? height + 15 + tall / 2 + 3 : height + 23, text: after, size: gutter ? 13 : 11.5, fill: css(inks.ink) });
     height += 15 + tall;
   }
   return { width: gutter + columns.edges[count] + 1 + margin, height, shapes };

@@ -44,7 +44,8 @@ export function walkScene(given: Pick<WalkProps, "terms" | "total" | "width" | "
   }
   low = Math.min(low, total);
   high = Math.max(high, total);
-  const [left, right] = [gutter ? gutter + 56 : low < 0 ? 52 : 2, width - 62];
+  const label = 7.6 * Math.max(...terms.map(({ value, small }) => (small ? 0 : signed(value, number).length))) + 14;
+  const [left, right] = [gutter ? gutter + Math.max(56, low < 0 ? label : 0) : low < 0 ? Math.max(52, label) : 2, width - Math.max(62, label)];
   const at = (value: number) => left + ((value - low) / (high - low || 1)) * Math.max(10, right - left);
   const glass = (token: string): Rgb => (isClear(token) ? inks.clear : glassOf(token, look));
   const colour = (value: number) => css(value >= 0 ? glass(plus) : minus === undefined ? inks.minus : glass(minus));
@@ -71,7 +72,7 @@ export function walkScene(given: Pick<WalkProps, "terms" | "total" | "width" | "
   }
   const end = at(total);
   shapes.push({ kind: "rect", x: end - 1, y: y + 2, w: 2, h: 14, fill: css(inks.ink) });
-  shapes.push({ kind: "text", x: Math.min(right + 30, Math.max(gutter + 24, end)), y: y + 32, text: signed(total, number), size: 15, bold: true, anchor: "middle", fill: css(inks.ink) });
+  shapes.push({ kind: "text", x: Math.min(width - 4.6 * signed(total, number).length, Math.max(gutter + 24, end)), y: y + 32, text: signed(total, number), size: 15, bold: true, anchor: "middle", fill: css(inks.ink) });
   rail.h = y;
   return { width, height: y + 38, shapes };
 }

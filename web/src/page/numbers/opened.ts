@@ -2,9 +2,9 @@
 
 import { batch, computed, effect, signal } from "@preact/signals";
 import type { Edit, Source, Values } from "../source";
-import { block, fault, head, position, shown, source, trail } from "../state";
-import { largest, row } from "../rows";
-import { headOf, isSlow, rowOf } from "../wanted";
+import { block, fault, head, origin, position, shown, trail } from "../state";
+import { largest, row, rowOf } from "../rows";
+import { headOf, isSlow } from "../wanted";
 import { Anatomy, Needed, Opened, Sheet, Spot } from "./opening";
 
 /** Places of the sentence that the pointed number is of. */
@@ -18,17 +18,17 @@ const more = signal<{ ids: readonly number[]; edits: readonly Edit[]; values: Va
 const fetched = signal(0);
 
 /** Whether the arithmetic waits for somebody who opens a cell. */
-export const isWaiting = computed(() => Boolean(source.value?.about.served && isSlow(source.value.about) && !trail.value.length));
+export const isWaiting = computed(() => Boolean(origin.value?.about.served && isSlow(origin.value.about) && !trail.value.length));
 
 let owner: Source | null = null;
 effect(() => {
-  const from = source.value;
+  const from = origin.value;
   if (from !== owner) batch(() => ((anatomy.value = null), (closed.value = "")));
   owner = from;
   if (isWaiting.value || anatomy.peek()) return;
   from?.anatomy?.().then(
-    (found) => source.peek() === from && (anatomy.value = found),
-    (error: unknown) => source.peek() === from && (closed.value = error instanceof Error ? error.message : String(error)),
+    (found) => origin.peek() === from && (anatomy.value = found),
+    (error: unknown) => origin.peek() === from && (closed.value = error instanceof Error ? error.message : String(error)),
   );
 });
 
@@ -39,7 +39,7 @@ export const sheet = computed<Sheet | null>(() => {
   return new Sheet(anatomy.value, now.ids, { ...own, ...now.values }, now.edits);
 });
 
-/** What is open where nobody has chosen: the largest weight of the chosen token's row, or its first logit. */
+/** What is open where nobody has chosen: query times key at the largest weight of the chosen token's row, or its first logit. */
 export const otherwise = computed<Spot | null>(() => {
   const now = shown.value;
   if (!now) return null;
@@ -48,9 +48,9 @@ export const otherwise = computed<Spot | null>(() => {
   const name = headOf(now.values, own, head.value) ? own : (layers[0] ?? "logits");
   const map = headOf(now.values, name, head.value);
   const isMap = map?.[0].shape.length === 4;
-  const rest = isMap ? [0, Math.min(head.value, source.value!.about.heads - 1), position.value] : [0, position.value];
+  const rest = isMap ? [0, Math.min(head.value, origin.value!.about.heads - 1), position.value] : [0, position.value];
   const numbers = isMap ? row(map[0], 0, Math.min(map[1], rest[1]), position.value) : rowOf(now.values, name, position.value);
-  return { name, index: [...rest, largest(numbers, 1)[0]], path: [] };
+  return { name: name.replace(/weights$/, "scores"), index: [...rest, largest(numbers, 1)[0]], path: [] };
 });
 
 /** The cells on the way to the one that is open; those that the sentence no longer has are left out. */
@@ -75,7 +75,7 @@ export const current = computed<Opened | null>(() => {
 });
 
 effect(() => {
-  const [{ needed }, from, now, parts] = [read.value, source.peek(), shown.peek(), anatomy.peek()];
+  const [{ needed }, from, now, parts] = [read.value, origin.peek(), shown.peek(), anatomy.peek()];
   if (needed && from && now && parts) void bring(needed, from, now, parts);
 });
 
@@ -84,7 +84,7 @@ async function bring(needed: Needed, from: Source, { ids, edits }: { ids: number
     await parts.bring?.(needed.constants);
     const found = needed.values.length ? await from.trace(ids, needed.values, edits) : {};
     // What was learned of constants stays, whatever is shown now.
-    if (shown.peek()?.ids !== ids || source.peek() !== from) return void fetched.value++;
+    if (shown.peek()?.ids !== ids || origin.peek() !== from) return void fetched.value++;
     const before = more.peek()?.ids === ids && more.peek()?.edits === edits ? more.peek()!.values : {};
     batch(() => {
       if (needed.values.length) more.value = { ids, edits, values: { ...before, ...found } };
@@ -103,7 +103,13 @@ export function open(name: string, index: readonly number[]): void {
 /** Opens a cell from afar: the reader is taken to it. */
 export function show(name: string, index: readonly number[]): void {
   open(name, index);
-  const heading = document.getElementById("numbers");
+  goTo("numbers");
+}
+
+/** Takes the reader to a heading. */
+export function goTo(id: string): void {
+  const heading = document.getElementById(id);
+  if (heading) heading.tabIndex = -1;
   heading?.focus({ preventScroll: true });
   heading?.scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
 }

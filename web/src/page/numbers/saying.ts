@@ -2,7 +2,7 @@
 
 import { visible } from "../marks/colour";
 import { command, placeName, quoted } from "../panes/pieces";
-import { shown, source } from "../state";
+import { shown, origin } from "../state";
 import { N, Sentence, t } from "../words";
 import { NORM, streamOf } from "./opening";
 
@@ -39,15 +39,22 @@ const RULES: Record<string, Sentence> = {
 };
 
 /** The stream that a name is read off by the lens, if it is one of the lens. */
-const readOff = (name: string): string => source.value!.about.names.find((each) => each === streamOf(name)) ?? "";
+const readOff = (name: string): string => origin.value!.about.names.find((each) => each === streamOf(name)) ?? "";
 const stepOf = (name: string): string => (readOff(name) ? (name.startsWith(NORM) ? "final_norm" : "logits") : name.replace(/^blocks\.\d+\./, ""));
+/** Where positions rotate queries and keys, these are not what the projection made. */
+const ROTATED: Record<string, Sentence> = {
+  "attn.q": N("query = rotate(query before its rotation): each pair (a, b) becomes (a·cos − b·sin, a·sin + b·cos)"),
+  "attn.k": N("key = rotate(key before its rotation): each pair (a, b) becomes (a·cos − b·sin, a·sin + b·cos)"),
+};
 const RECTIFIED = N("norm = x / √(mean of x² + ε), times a gain");
 
 /** The rule of a named value; empty for a parameter. */
 export function ruleOf(name: string): string {
   const step = stepOf(name);
   const isNorm = step.endsWith("norm");
-  const rule = isNorm && source.value?.about.model.norm_type === "rmsnorm" ? RECTIFIED : RULES[step];
+  const about = origin.value?.about;
+  const turned = step in ROTATED && about?.names.includes(`${name}_pre`);
+  const rule = isNorm && about?.model.norm_type === "rmsnorm" ? RECTIFIED : turned ? ROTATED[step] : RULES[step];
   return rule ? t(rule) : "";
 }
 
@@ -66,19 +73,18 @@ export function positionsOf(name: string, index: readonly number[]): number[] {
 
 const isActivation = (name: string): boolean => stepOf(name) in RULES;
 
-/** A cell as one writes it in Python, without the axis of the batch: attn.q[2, 5, 3]. */
+/** A cell as one writes it in Python: attn.q[0, 2, 5, 3]. */
 export function cellName(name: string, index: readonly number[], block?: string): string {
-  const own = isActivation(name);
   const short = block && name.startsWith(block) ? name.slice(block.length) : name;
-  const token = name === "token_embedding.weight" ? ` ${visible(source.value!.about.tokens[index[0]])}` : "";
-  return `${short}[${(own ? index.slice(1) : index).join(", ")}]${token}`;
+  const token = name === "token_embedding.weight" ? ` ${visible(origin.value!.about.tokens[index[0]])}` : "";
+  return `${short}[${index.join(", ")}]${token}`;
 }
 
 export const blockOf = (name: string): string => /^blocks\.\d+\./.exec(name)?.[0] ?? "";
 
 /** What a cell is about, as a sentence. */
 export function about(name: string, index: readonly number[]): string {
-  const { tokens } = source.value!.about;
+  const { tokens } = origin.value!.about;
   const ids = shown.value!.ids;
   const token = (place: number) => `“${visible(tokens[ids[place]])}”`;
   const block = Number(/^blocks\.(\d+)\./.exec(name)?.[1] ?? 0);

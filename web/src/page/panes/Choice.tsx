@@ -9,9 +9,8 @@ import { MOST_SEED, choose, shares } from "../decoding/draw";
 import { Filter, Filtered, descending, filtered } from "../decoding/filters";
 import { back, before as seen, branch, branches, keepFor, nextNumber } from "../decoding/session";
 import { show } from "../numbers/opened";
-import { largest } from "../rows";
-import { rowOf } from "../wanted";
-import { edits, ids, minP, ownNumber, position, sampling, seed, shown, source, temperature, text, topK, topP } from "../state";
+import { largest, rowOf } from "../rows";
+import { edits, minP, ownNumber, position, sampling, seed, shown, origin, temperature, text, topK, topP } from "../state";
 import { number, plural, rich, t } from "../words";
 import { Ahead, GoingOn } from "./Continuation";
 import { Figure } from "./Figure";
@@ -28,13 +27,13 @@ const NOTE = 250;
 const NAMED = 6;
 
 export function Choice() {
-  const { about } = source.value!;
+  const { about } = origin.value!;
   const { values, compared } = shown.value!;
   const at = position.value;
   const logits = rowOf(values, "logits", at);
   const steps = useMemo(() => filtered(logits, sampling.value, about.specials), [values, at, sampling.value, about]);
   const others = useMemo(() => compared && filtered(rowOf(compared, "logits", at), sampling.value, about.specials), [compared, at, sampling.value, about]);
-  useLayoutEffect(() => keepFor(text.value, at, edits.value, sampling.value, seed.value, ownNumber.value));
+  useLayoutEffect(() => keepFor(about.name, text.value, at, edits.value, sampling.value, seed.value, ownNumber.value));
   const last = steps[steps.length - 1];
   const u = nextNumber();
   const drawn = choose(last.probabilities, u);
@@ -74,8 +73,8 @@ export function Choice() {
         caption={
           <>
             {t("All tokens side by side in the order of the vocabulary; u falls on one of them. Drag it.")} <Share probabilities={last.probabilities} id={drawn} />{" "}
-            {before ? t("The thin rod has the probabilities with every part switched on.") : t("The thin rod has the model's own probabilities, before temperature and filters.")}{" "}
-            {t("The number for the token in place n is the n-th of the generator mulberry32 that begins with the seed: equal seeds give equal texts on this page. PyTorch's generator is another; there the same seed is another text.")}
+            {before ? t("The thin rod has the probabilities of the unchanged model.") : t("The thin rod has the model's own probabilities, before temperature and filters.")}{" "}
+            {t("The number for the n-th token is the n-th of the generator mulberry32 that begins with the seed: equal seeds give equal texts on this page. PyTorch's generator is another; there the same seed is another text.")}
           </>
         }>
         <div class="line">
@@ -121,12 +120,12 @@ const MOST_COUNTED = 3;
 
 /** What comes next by the table of n-grams, which only counted. */
 function Counted() {
-  const guesses = useMemo(() => counts.value?.guesses(seen(), MOST_COUNTED) ?? [], [counts.value, ids.value, position.value]);
-  const { tokens } = source.value!.about;
+  const guesses = useMemo(() => counts.value?.guesses(seen(), MOST_COUNTED) ?? [], [counts.value, shown.value, position.value]);
+  const { tokens } = origin.value!.about;
   if (!guesses.length) return null;
   return (
     <p>
-      {rich("A table that only counted, {order} tokens in a row, says {guesses}.", {
+      {rich("A {order}-gram table counted on the training text says {guesses}.", {
         order: String(counts.value!.order),
         guesses: guesses.map(({ id, probability }, place) => <>{place > 0 && ", "}<Token id={id} /> <Live value={probability} token={tokens[id]} /></>),
       })}
@@ -156,7 +155,7 @@ function Share({ probabilities, id }: { probabilities: Float64Array; id: number 
 
 /** The most probable tokens, by the model's logits, with what the settings made of them. */
 function Candidates({ steps, before, width }: { steps: Filtered[]; before: Float64Array | null; width: number }) {
-  const { tokens } = source.value!.about;
+  const { tokens } = origin.value!.about;
   const [first, last] = [steps[0], steps[steps.length - 1]];
   const shownIds = largest(first.logits, MOST_ROWS);
   const rows: Listed[] = shownIds.map((id) => ({
@@ -169,7 +168,7 @@ function Candidates({ steps, before, width }: { steps: Filtered[]; before: Float
   }));
   return (
     <Figure id="candidates" label={t("The most probable next tokens. Enter goes on with one of them.")} command={generated()}
-      caption={<>{t("Logit, and probability after the settings.")} {before ? t("The tick: with every part switched on.") : t("The tick: before the settings.")}</>}>
+      caption={<>{t("Logit, and probability after the settings.")} {before ? t("The tick: the unchanged model.") : t("The tick: before the settings.")}</>}>
       <BarList
         label={t("The most probable next tokens. Enter goes on with one of them.")}
         rows={rows}
@@ -185,7 +184,7 @@ const ORDER: Filter[] = ["temperature", "top_k", "top_p", "min_p"];
 
 /** The settings one under the other; beside each what it did. */
 function Ladder({ steps }: { steps: Filtered[] }) {
-  const { tokens } = source.value!.about;
+  const { tokens } = origin.value!.about;
   const room = narrow.value ? width.value : width.value - gutter.value - NOTE;
   const order = useMemo(() => descending(steps[0].logits), [steps]);
   const none = new Set<number>();
@@ -236,16 +235,16 @@ function would(filter: Filter): string {
 
 /** What a step did, as a sentence. */
 function did({ filter, cut, left }: Filtered): string {
-  const { tokens } = source.value!.about;
+  const { tokens } = origin.value!.about;
   if (filter === "temperature" && temperature.value > 0)
     return temperature.value < 1 ? t("Every logit is divided by the temperature: what is probable gets more probable.") : t("Every logit is divided by the temperature: what is improbable gets less improbable.");
   if (!cut.length) return t("Cuts nothing.");
   const which = cut.slice(0, NAMED).map((id) => `“${visible(tokens[id])}”`).join(" ") + (cut.length > NAMED ? " …" : "");
-  return plural(cut.length, "Cuts {which}; the {left} that is left becomes 1.", "Cuts {n} tokens, {which}; the {left} that is left becomes 1.", { which, left: number(left, 3) });
+  return plural(cut.length, "Cuts {which}. The rest ({left}) is scaled up to 1.", "Cuts {n} tokens, {which}. The rest ({left}) is scaled up to 1.", { which, left: number(left, 4) });
 }
 
 function Setting({ filter }: { filter: Filter }) {
-  const { vocabulary } = source.value!.about;
+  const { vocabulary } = origin.value!.about;
   const most = Math.min(MOST_K, vocabulary);
   switch (filter) {
     case "temperature":

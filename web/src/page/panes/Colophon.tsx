@@ -1,6 +1,6 @@
 // What the page is made of: the run, its text, its losses beside counting, and what each part is worth on held-out text.
 
-import { source } from "../state";
+import { origin } from "../state";
 import type { Part } from "../source";
 import { N, Sentence, isSentence, number, plural, t } from "../words";
 
@@ -26,8 +26,8 @@ function called({ at, head }: Part): string {
 }
 
 /** Switched-off parts and orders of n-grams in one list, by what they change. */
-function Worth() {
-  const { ablations, gaps = [] } = source.value!.about;
+export function Worth() {
+  const { ablations, gaps = [] } = origin.value!.about;
   if (!ablations?.parts) return null;
   const rows = [
     ...ablations.parts.map((part) => ({ name: called(part), ...part, counted: false })),
@@ -36,8 +36,8 @@ function Worth() {
     })),
   ].sort((one, other) => other.increase - one.increase);
   return (
-    <details>
-      <summary>{t("What each part is worth on held-out text")}</summary>
+    <section class="worth" aria-labelledby="worth">
+      <h2 id="worth">{t("What each part is worth on held-out text")}</h2>
       <p>
         {t("Nats per token that the loss rises by when a part is switched off, with the 95 % interval, over {windows} windows of the test split ({tokens} tokens); beside it, what tables of n-grams lose with one token less.", {
           windows: ablations.windows, tokens: ablations.tokens,
@@ -57,16 +57,16 @@ function Worth() {
           ))}
         </tbody>
       </table>
-    </details>
+    </section>
   );
 }
 
 export function Colophon() {
-  const { about } = source.value!;
+  const { about } = origin.value!;
   const { text, baselines = [], counts } = about;
   return (
     <footer class="colophon">
-      <h2>{t("About this page")}</h2>
+      <h2 id="about">{t("About this page")}</h2>
       <p>
         {text === undefined ? "" : "name" in text
           ? t("Trained on “{name}”, {characters} characters; licence of the text: {licence}.", {
@@ -83,7 +83,6 @@ export function Colophon() {
         })}{" "}
         {counts && plural(counts.order, "The page carries the table of single tokens.", "The page carries the tables of up to {n} tokens in a row.")}
       </p>
-      <Worth />
       {about.commands.page && <p>
         {t(about.served
           ? N("PyTorch computes the numbers, on this machine. Step {step}, Vitral {version}; the same in one file that needs no server:")

@@ -1,17 +1,21 @@
 // What stands between the page and its server, where there is one: said as long as it lasts.
 
-import { Line, Listed, Served, connection, newer } from "../served";
-import { fault, source } from "../state";
+import { effect } from "@preact/signals";
+import { Line, Listed, Served, connection, newer, tokenIn } from "../served";
+import { fault, origin, run, source, take } from "../state";
 import { Words, learn, number, t } from "../words";
+import { Group } from "./Group";
 
 let line: Line | null = null;
 let listed: Listed[] = [];
 
-/** Opens the run that a page begins with. */
+/** Opens the run that the address names, or the first. */
 export async function connect(token: string): Promise<Served> {
   line = new Line(token);
   listed = await line.ask("/runs", (answer) => answer.json() as Promise<Listed[]>);
-  const opened = Served.open(line, listed[0].id);
+  const named = Number(new URLSearchParams(tokenIn(location.hash).rest.slice(1)).get("n"));
+  run.value = (listed.find(({ id }) => id === named) ?? listed[0]).id;
+  const opened = Served.open(line, run.value);
   learn(await line.ask("/words", (answer) => answer.json() as Promise<Words>));
   return opened;
 }
@@ -23,16 +27,30 @@ export function renew(token: string): void {
   if (from instanceof Served) void change(from.run);
 }
 
-/** Opens a run of the list, or the same run again where it has been trained on. */
-async function change(run: number): Promise<void> {
+let changes = 0;
+
+/** Opens a run of the list, or the same run again where it has been trained on; the last one that was chosen counts. */
+async function change(to: number): Promise<void> {
+  const own = ++changes;
   try {
-    source.value = await Served.open(line!, run);
+    const opened = await Served.open(line!, to);
+    if (own !== changes) return;
+    take(opened);
   } catch (error) {
-    fault.value = error instanceof Error ? error.message : String(error);
+    if (own === changes) fault.value = error instanceof Error ? error.message : String(error);
     return;
   }
   void complete();
 }
+
+effect(() => {
+  const [to, from] = [run.value, source.peek()];
+  if (!(from instanceof Served)) return;
+  if (!listed.some(({ id }) => id === to)) return void (run.value = from.run); // an old address names a run that is not here
+  if (from.run !== to) return void change(to);
+  changes++; // back at the run that is open: no other one is waited for
+  fault.value = "";
+});
 
 /** Has the rest of what the page says of its run, when the server has it; without it the page is whole as well. */
 export async function complete(): Promise<void> {
@@ -44,24 +62,25 @@ export async function complete(): Promise<void> {
 
 /** The runs to choose from, and what is wrong with the connection. */
 export function Connection() {
-  const from = source.value;
-  const run = from instanceof Served ? from.run : -1;
   return (
     <>
       {listed.length > 1 && (
-        <nav aria-label={t("runs")}>
-          {listed.map(({ id, name }) => (
-            <button aria-pressed={id === run} onClick={() => void change(id)}>
-              {name}
-            </button>
-          ))}
+        <nav class="runs" aria-label={t("runs")}>
+          <Group label={t("runs")}>
+            {listed.map(({ id, name }) => (
+              <button aria-pressed={id === run.value} onClick={() => (run.value = id)}>
+                {name}
+              </button>
+            ))}
+            {origin.value instanceof Served && origin.value.run !== run.value && <span role="status">{t("The model is being loaded …")}</span>}
+          </Group>
         </nav>
       )}
       <Trouble />
       {newer.value !== null && (
         <p class="connection" role="status">
           {t("The run has been trained on: there is a checkpoint of step {step}.", { step: number(newer.value, 0) })}{" "}
-          <button onClick={() => void change(run)}>{t("open it")}</button>
+          <button onClick={() => void change(run.value)}>{t("open it")}</button>
         </p>
       )}
     </>

@@ -4,14 +4,15 @@ import { TreeNode, Tree } from "../marks/tree";
 import { glass } from "../marks/theme";
 import { visible } from "../marks/colour";
 import { Hypothesis, ROOT, tokensOf } from "../decoding/beam";
-import { beams, branch, clear, fault, generate, grown, isRunning, isSearching, live, made, pause, search, wanted } from "../decoding/session";
-import { edits, source } from "../state";
+import { beams, before, branch, clear, fault, generate, grown, isRunning, isSearching, live, made, pause, search, wanted } from "../decoding/session";
+import { edits, origin, shown } from "../state";
 import { number, plural, t } from "../words";
+import { Group } from "./Group";
 import { gutter, width } from "./layout";
 
 /** A token as a pane of glass, as strong as its probability. */
 function Piece({ id, strength = 1 }: { id: number; strength?: number }) {
-  const token = source.value!.about.tokens[id];
+  const token = origin.value!.about.tokens[id];
   const { fill, ink } = glass(token, strength);
   return (
     <b class="glass" style={{ background: fill, color: ink }}>
@@ -27,7 +28,7 @@ const LENGTHS = [20, 40, 100, 200];
 export function GoingOn() {
   const tokens = made.value;
   const isDone = tokens.length >= wanted.value;
-  const { about } = source.value!;
+  const { about } = origin.value!;
   return (
     <>
       <h3 class="prose" id="going-on">{t("And so it goes on")}</h3>
@@ -50,17 +51,17 @@ export function GoingOn() {
       {fault.value && <p role="alert">{t("The numbers could not be computed: {reason}", { reason: fault.value })}</p>}
       {tokens.length > 0 && (
         <>
-          <p class="made" aria-label={t("The text so far")}>
+          <Group as="p" class="made" label={t("The text so far")}>
             {tokens.map(({ id, probability }, at) => (
               <>
                 <button class="made-token" aria-label={t("{token}, probability {probability}: go on from here", { token: visible(about.tokens[id]), probability: number(probability, 3) })}
                   title={number(probability, 3)} onClick={() => branch(tokens.slice(0, at + 1).map((each) => each.id))}>
                   <Piece id={id} strength={Math.max(FAINT, probability)} />
                 </button>
-                {about.tokens[id] === "\n" && <br />}
+                {origin.value!.decode([id]) === "\n" && <br />}
               </>
             ))}
-          </p>
+          </Group>
           <p class="prose soft small" role="status">
             {plural(tokens.length, "One token. The stronger its glass, the more probable it was.", "{n} tokens. The stronger the glass, the more probable it was.")}{" "}
             {tokens.length > about.context / 2 && t("Past {context} tokens the model forgets the first half and goes on with the rest.", { context: about.context })}
@@ -71,11 +72,23 @@ export function GoingOn() {
   );
 }
 
+/** The sentence as the model writes it on, as text, under the field. */
+export function Write() {
+  if (!shown.value) return null;
+  const tokens = made.value;
+  return (
+    <p class="written">
+      <button class="button" onClick={() => (isRunning.value ? pause() : void generate(tokens.length + wanted.value))}>{isRunning.value ? t("Stop") : t("Write")}</button>{" "}
+      {tokens.length > 0 && <span role="status">{origin.value!.decode(before())}<b>{origin.value!.decode(tokens.map(({ id }) => id))}</b></span>}
+    </p>
+  );
+}
+
 const MOST_BEAMS = 5;
 const AHEAD = 8;
 
 export function Ahead() {
-  const { about } = source.value!;
+  const { about } = origin.value!;
   const nodes = grown.value;
   const place = new Map<Hypothesis, number>(nodes.map((each, at) => [each, at]));
   const [alive, best] = [new Set<Hypothesis>(), new Set<Hypothesis>()];

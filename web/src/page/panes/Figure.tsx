@@ -5,8 +5,9 @@ import { useRef, useState } from "preact/hooks";
 import { scenes } from "../marks/drawn";
 import { Scene, together, toPNG, toSVG } from "../marks/scene";
 import { theme } from "../marks/theme";
-import { figure, source, written } from "../state";
+import { figure, origin, written } from "../state";
 import { t } from "../words";
+import { pythonic } from "./pieces";
 
 interface Props {
   /** Its name in an address: small letters and hyphens. */
@@ -49,9 +50,11 @@ export function Figure({ id, label, caption, command, python, children }: Props)
   return (
     <figure id={`figure-${id}`} aria-label={label} ref={node}>
       {children}
-      <Menu id={id} label={label} command={command} python={python} scene={() => sceneOf(node.current!)} />
       {caption && <figcaption>{caption}</figcaption>}
-      {python && <p class="receipt">{abridged(python)}</p>}
+      <div class="foot">
+        {python && <p class="receipt">{abridged(python)}</p>}
+        <Menu id={id} label={label} command={command} python={python} scene={() => sceneOf(node.current!)} />
+      </div>
     </figure>
   );
 }
@@ -64,7 +67,8 @@ function Menu({ id, label, command, python, scene }: Pick<Props, "id" | "label" 
     if (details.current) details.current.open = false;
     setTimeout(() => setSaid(""), 2500);
   };
-  const name = `${source.value!.about.name}-${id}`;
+  const { about } = origin.value!;
+  const name = `${about.name.replace(/\W+/g, "-")}-${id}`;
   const copy = async (text: string) => {
     try {
       await navigator.clipboard.writeText(text);
@@ -85,12 +89,12 @@ function Menu({ id, label, command, python, scene }: Pick<Props, "id" | "label" 
         details.current.open = false;
         details.current.querySelector("summary")?.focus();
       }}>
-        <summary aria-label={t("Carry this figure away: {figure}", { figure: label })}>⋯</summary>
+        <summary aria-label={t("Save or cite this figure: {figure}", { figure: label })}>{t("save or cite")}</summary>
         <ul>
           <li><button onClick={() => { save(new Blob([toSVG(scene(), label, theme.value)], { type: "image/svg+xml" }), `${name}.svg`); done(t("Saved.")); }}>{t("Save as SVG")}</button></li>
           <li><button onClick={() => void toPNG(scene(), theme.value).then((blob) => { save(blob, `${name}.png`); done(t("Saved.")); })}>{t("Save as PNG")}</button></li>
           {command && <li><button onClick={() => void copy(command)}>{t("Copy the command")}</button></li>}
-          {python && <li><button onClick={() => void copy(python)}>{t("Copy the Python line")}</button></li>}
+          {python && <li><button onClick={() => void copy(`import vitral; run = vitral.load(${pythonic(about.run ?? about.name)}); ${python}`)}>{t("Copy the Python line")}</button></li>}
           <li><button onClick={() => void copy(address())}>{t("Copy the address of this figure alone")}</button></li>
         </ul>
       </details>

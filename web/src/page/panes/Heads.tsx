@@ -1,20 +1,24 @@
 // All heads as thumbnails, one of them large at any step of attention; the picked row as arcs over the sentence.
 
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { brought, byLength, differences, headMap } from "../compute/readings";
 import { Arcs } from "../marks/arcs";
 import { visible } from "../marks/colour";
 import { Heat } from "../marks/heat";
 import { Thumbnail, Thumbnails } from "../marks/thumbnails";
-import { STEPS, Step, block, chosen, head, isOff, position, shown, source, step, text, toggle } from "../state";
-import { anatomy, open } from "../numbers/opened";
+import { STEPS, Step, block, chosen, guessing, head, isOff, origin, position, shown, step, text, toggle, trail } from "../state";
+import { anatomy, current, go, goTo, open } from "../numbers/opened";
+import { isMap } from "../numbers/saying";
+import { digitsOf, leaves } from "../numbers/telling";
 import { row } from "../rows";
 import { headOf, saidBy } from "../wanted";
 import { N, Sentence, language, number, rich, t } from "../words";
 import { Remote } from "../numbers/opening";
-import { BROUGHT, POOLED, Values } from "../source";
+import { About, BROUGHT, POOLED, Values } from "../source";
 import { Figure, Line } from "./Figure";
+import { Group } from "./Group";
 import { columns, gutter, narrow, room, tokens } from "./layout";
+import { Equation } from "./Numbers";
 import { explained, Live, Token, traced } from "./pieces";
 
 const STEP_NAMES: Record<Step, Sentence> = { scores: N("scores"), scaled: N("scaled"), masked: N("masked"), weights: N("weights") };
@@ -34,9 +38,13 @@ const kindOf = (kind: string | undefined): string | undefined => (kind === undef
 /** Above so many tokens a head has a map of its own, which can be enlarged: in the grid its cells would be thinner than a letter. */
 const MOST_IN_GRID = 72;
 const WIDEST_MAP = 720;
+/** Room that a pair of tokens needs beside the map, and a number under a column. */
+const [LEAST_BESIDE, LEAST_NUMBER] = [210, 36];
+/** The weight below which a second token is not named. */
+const LEAST_TOLD = 0.005;
 
 export function Heads() {
-  const { about } = source.value!;
+  const { about } = origin.value!;
   const { ids, values, compared, edits } = shown.value!;
   const small = (layer: number) => values[`${POOLED}blocks.${layer}.attn.weights`];
   const layers = useMemo(() => Array.from({ length: about.layers }, (_, layer) => layer).filter((layer) => values[`blocks.${layer}.attn.weights`] ?? small(layer)), [about, values]);
@@ -55,6 +63,10 @@ export function Heads() {
   const [isByLength, setByLength] = useState(false);
   const [guess, setGuess] = useState<"off" | "asked" | number>("off");
   useEffect(() => setGuess((now) => (typeof now === "number" ? "off" : now)), [text.value, at, which, layer]);
+  useLayoutEffect(() => {
+    guessing.value = guess === "asked";
+    return () => (guessing.value = false);
+  }, [guess]);
   // Of a block that was just chosen only the weights may be here.
   const now = headOf(values, `${base}.${step.value}`, which) ? step.value : "weights";
   const mapOf = (from: Values, name: (typeof STEPS)[number]) => {
@@ -70,7 +82,7 @@ export function Heads() {
   if (!map || !weights) {
     return (
       <section aria-labelledby="heads">
-        <div class="prose"><h2 id="heads">{t("Heads")}</h2><p>{t("This model has no attention.")}</p></div>
+        <div class="prose"><h2 id="heads">{t("Heads")}</h2><p>{withoutHeads(about)}</p></div>
       </section>
     );
   }
@@ -85,6 +97,11 @@ export function Heads() {
   const kind = now === "weights" && !hasChange ? "share" : "signed";
   const off = isOff(`${base}.z`, which);
   const pick = (source: number) => setGuess(source);
+  const [root] = trail.value;
+  const isOfRow = root && root.name.startsWith(`${base}.`) && isMap(root.name) && root.index[1] === which && root.index[2] === at && root.index[3] < count;
+  const pair = isOfRow ? root.index[3] : (ranked[0] ?? at);
+  /** Room at the right of the map. */
+  const wide = narrow.value ? 0 : room.value - (isLong ? Math.min(WIDEST_MAP, room.value) : columns.value.edges[count]) - 32;
   const token = (source: number) => visible(tokens.value[source]);
   return (
     <section aria-labelledby="heads">
@@ -95,9 +112,10 @@ export function Heads() {
             <p>
               {typeof guess === "number" && <>{rich(guess === ranked[0] ? "Right: {token}." : "You said {token}: {weight}.", { token: <Token id={ids[guess]} />, weight: <Live value={seen[guess] || 0} token={tokens.value[guess]} /> })}{" "}</>}
               {ranked.length > 1
-                ? rich("In head {head} the token {token} looks at {first} with weight {most} and at {second} with {next}.", {
+                ? rich(ranked.length > 2 && seen[ranked[1]] >= LEAST_TOLD ? N("In head {head} the token {token} looks at {first} with {most}, at {second} with {next}, all others together {rest}.") : N("In head {head} the token {token} looks at {first} with {most}, all others together {rest}."), {
                   head: <b>{`${layer}.${which}`}</b>, token: <Token id={ids[at]} />, first: <Token id={ids[ranked[0]]} />, most: <Live value={seen[ranked[0]]} token={tokens.value[ranked[0]]} />,
                   second: <Token id={ids[ranked[1]]} />, next: <Live value={seen[ranked[1]]} token={tokens.value[ranked[1]]} />,
+                  rest: <Live value={ranked.slice(ranked.length > 2 && seen[ranked[1]] >= LEAST_TOLD ? 2 : 1).reduce((sum, source) => sum + seen[source], 0)} />,
                 })
                 : rich("In head {head} the token {token} can only look at itself.", { head: <b>{`${layer}.${which}`}</b>, token: <Token id={ids[at]} /> })}
             </p>
@@ -123,13 +141,13 @@ export function Heads() {
             say={(source) => (hidden ? token(source) : `${token(at)} → ${token(source)}: ${Number.isNaN(seen[source]) ? "–" : number(arcs[at * count + source], 3)}`)} />
           {lengths && !hidden && (
             <p class="steps">
-              <button class="said" aria-pressed={isByLength} onClick={() => setByLength(!isByLength)}>{t("times the length of what is brought")}</button>
+              <button class="said" aria-pressed={isByLength} onClick={() => setByLength(!isByLength)}>{t("weight × length of the value")}</button>
               {isByLength && <em>{t("A weight times ‖v W‖, the length of what that token brings, as a share of the row: a large weight on a short value moves little.")}</em>}
             </p>
           )}
         </Line>
         <Line name={<>{t("step")}</>}>
-          <div class="steps" role="group" aria-label={t("Step of attention")}>
+          <Group class="steps" label={t("Step of attention")}>
             {STEPS.map((each, place) => (
               <>
                 {place > 0 && <span aria-hidden="true">→</span>}
@@ -138,20 +156,21 @@ export function Heads() {
             ))}
             {compared && <button aria-pressed={change} onClick={() => setChange(!change)}>{t("change")}</button>}
             <em>{hasChange ? t("now less before") : t(STEP_SENTENCES[step.value])}</em>
-          </div>
+          </Group>
         </Line>
-        <div class="in-gutter" style={{ marginLeft: isLong ? `${gutter.value}px` : undefined }}>
+        <div class={wide < LEAST_BESIDE ? "in-gutter" : "in-gutter with-pair"} style={{ marginLeft: isLong ? `${gutter.value}px` : undefined }}>
           <Heat label={t("Head {head} of block {block}: a row for each token that looks, a column for each that is looked at", { head: which, block: layer })} values={hidden ? map.map((each, place) => (Math.floor(place / count) === at ? NaN : each)) : map}
-            tokens={tokens.value} kind={kind} columns={isLong ? undefined : columns.value} width={Math.min(WIDEST_MAP, room.value)} row={at} gutter={gutter.value} picked={{ row: at, column: hidden ? at : (ranked[0] ?? at) }}
+            tokens={tokens.value} kind={kind} columns={isLong ? undefined : columns.value} width={Math.min(WIDEST_MAP, room.value)} row={at} gutter={gutter.value} picked={{ row: at, column: hidden ? at : pair }}
             say={({ row: time, column }) => `${token(time)} → ${token(column)}: ${number(map[time * count + column], 4)}`} onPick={(spot) => { chosen.value = spot.row; open(`${base}.${now}`, [0, which, spot.row, spot.column]); }} />
+          {!hidden && <Pair base={base} which={which} row={at} column={pair} beside={wide >= LEAST_BESIDE} />}
         </div>
         {isLong && <p class="remark">{t("Ctrl and the wheel, or + and −, enlarge the map; drag it to move it, 0 shows all of it.")}</p>}
-        {!hidden && !isLong && columns.value.edges[count] / count > 27 && (
+        {!hidden && !isLong && columns.value.edges[count] / count > LEAST_NUMBER && (
           <div class="in-gutter numbers-row" aria-hidden="true" style={{ paddingLeft: `${gutter.value}px` }}>
             <span class="row-name" style={{ width: `${gutter.value - 12}px` }}>{t("the row")}</span>
             {ids.map((_, source) => {
               const wide = columns.value.edges[source + 1] - columns.value.edges[source];
-              return <span style={{ width: `${wide}px` }} class={source === ranked[0] && step.value === "weights" ? "most" : ""}>{wide > 27 && !Number.isNaN(map[at * count + source]) ? number(map[at * count + source]) : ""}</span>;
+              return <span style={{ width: `${wide}px` }} class={source === ranked[0] && step.value === "weights" ? "most" : ""}>{wide > LEAST_NUMBER && !Number.isNaN(map[at * count + source]) ? number(map[at * count + source]) : ""}</span>;
             })}
           </div>
         )}
@@ -161,6 +180,43 @@ export function Heads() {
 }
 
 const NOTHING = new Float64Array();
+
+/** What is so without attention. */
+function withoutHeads({ contributions, model, loss, baselines = [] }: About): string {
+  const pairs = baselines.find(({ order }) => order === 2);
+  const none = t("This model has no attention.");
+  if (contributions.some((part) => part.endsWith("recurrence.out"))) return `${none} ${t("An LSTM carries what it has read from token to token.")}`;
+  const alone = t(["learned", "sinusoidal"].includes(String(model.positions)) ? N("Every guess depends on the last token and its position alone, like a table of pairs.") : N("Every guess depends on the last token alone, like a table of pairs."));
+  const losses = loss !== undefined && pairs ? t("Its loss is {loss} nats per token, that of the table {table}.", { loss: number(loss, 3), table: number(pairs.loss, 3) }) : "";
+  return `${none} ${alone} ${losses}`;
+}
+
+/** One token that looks and one that is looked at: their numbers from step to step, and the one that is open, beside the map. */
+function Pair({ base, which, row, column, beside }: { base: string; which: number; row: number; column: number; beside: boolean }) {
+  const { ids, values } = shown.value!;
+  const index = [0, which, row, column];
+  const numbers = STEPS.flatMap((name) => {
+    const map = headOf(values, `${base}.${name}`, which);
+    return map ? [{ name, value: map[0].data[(map[1] * ids.length + row) * ids.length + column] }] : [];
+  });
+  const opened = current.value;
+  const isOpen = (name: string) => opened?.spot.name === `${base}.${name}` && String(opened.spot.index) === String(index) && !opened.spot.path.length;
+  return (
+    <div class={beside ? "pair beside-map" : "pair"}>
+      <p>{rich("{token} looks at {source}.", { token: <Token id={ids[row]} />, source: <Token id={ids[column]} /> })}</p>
+      <Group as="p" class="steps" label={t("One pair of tokens")}>
+        {numbers.map(({ name, value }, place) => (
+          <>
+            {place > 0 && <span aria-hidden="true">→</span>}
+            <button aria-pressed={isOpen(name)} onClick={() => open(`${base}.${name}`, index)}>{t(STEP_NAMES[name])} <b>{number(value, name === "weights" ? 3 : 2)}</b></button>
+          </>
+        ))}
+      </Group>
+      {opened && STEPS.some(isOpen) && <Equation opened={opened} digits={digitsOf(opened.value, ...(opened.expression ? leaves(opened.expression) : []))} open={(spot) => spot && go(spot)} />}
+      <p><button class="said" onClick={() => goTo("numbers")}>{t("term by term")}</button></p>
+    </div>
+  );
+}
 
 /** How long what each token brings is, where the server knows it or the page has the weights that mix the heads. */
 function lengthsOf(values: Values, base: string, which: number): ArrayLike<number> | null {
@@ -187,7 +243,7 @@ function AllHeads({ maps, layers, picked }: All) {
         <p class="scrub">
           <label>
             {t("who looks:")} <b>{visible(tokens.value[shownAt])}</b>{" "}
-            <input type="range" min={0} max={count - 1} value={shownAt} aria-valuetext={t("{token}, place {place}", { token: visible(tokens.value[shownAt]), place: shownAt + 1 })}
+            <input type="range" min={0} max={count - 1} value={shownAt} aria-valuetext={t("{token}, position {position}", { token: visible(tokens.value[shownAt]), position: shownAt })}
               onInput={(event) => setAt(Number(event.currentTarget.value))} onChange={(event) => (chosen.value = Number(event.currentTarget.value))} />
           </label>{" "}
           {own !== null && <button class="said" onClick={() => setAt(null)}>{t("all rows")}</button>}

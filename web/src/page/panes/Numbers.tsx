@@ -12,12 +12,13 @@ import { Piece, besides, bySize, digitsOf, equation, leaves, mainSum, together }
 import { position } from "../state";
 import { language, number, plural, t } from "../words";
 import { Figure, abridged } from "./Figure";
+import { Group } from "./Group";
 import { gutter, tokens, width } from "./layout";
 
 /** Terms that a walk shows at first, and how many times more each time. */
 const [FEW, TIMES] = [8, 4];
 const inOrder = signal(false);
-const LONGEST_NAME = 40;
+const LONGEST_NAME = 46;
 
 const comma = () => language.value === "pt";
 const PARTS = { mean: () => t("mean"), variance: () => t("variance"), sum: () => t("sum"), largest: () => t("largest") };
@@ -112,7 +113,7 @@ export function Numbers() {
           {spot.path.length ? t("A step inside of {cell}.", { cell: cellName(spot.name, spot.index) }) : about(spot.name, spot.index)}{" "}
           {!spot.path.length && opened.is === "activation" && <em>{ruleOf(spot.name)}</em>}
         </p>
-        {opened.edited && <p role="status">{t("A switched-off part set this number; the sum below is what the model computes without that.")}</p>}
+        {opened.edited && <p role="status">{t("A change set this number; the sum below is what the model computes without it.")}</p>}
       </div>
       <Equation opened={opened} digits={digits} open={open} />
       <Terms opened={opened} digits={digits} open={open} />
@@ -125,20 +126,20 @@ function Trail({ moved }: { moved(): void }) {
   if (steps.length < 2) return null;
   return (
     <nav class="trail" aria-label={t("The way to this number")}>
-      <ol>
+      <Group as="ol" label={t("The way to this number")}>
         {steps.map((spot, place) => (
           <li>
             {place === steps.length - 1 ? <b aria-current="step">{label(spot)}</b> : <button onClick={() => { moved(); back(place); }}>{label(spot)}</button>}
           </li>
         ))}
-      </ol>
+      </Group>
     </nav>
   );
 }
 
 const label = (spot: Spot): string => (spot.path.length ? t("step {path}", { path: spot.path.join(".") }) : cellName(spot.name, spot.index));
 
-function Equation({ opened, digits, open }: { opened: Opened; digits: number; open(spot: Spot | null): void }) {
+export function Equation({ opened, digits, open }: { opened: Opened; digits: number; open(spot: Spot | null): void }) {
   const { expression, value, spot } = opened;
   const manner = { digits, comma: comma(), first: 0, more: "" };
   const more: [string, string] = [t("… (1 more term: {sum})"), t("… ({n} more terms: {sum})")];
@@ -154,13 +155,13 @@ function Equation({ opened, digits, open }: { opened: Opened; digits: number; op
       </button>
     );
   return (
-    <p class="equation" data-value={value}>
+    <Group as="p" class="equation" label={t("The sum")} value={value}>
       {pieces.map(shown)}
       {pieces.length ? " = " : ""}
       <b>{String(total)}</b>
       {value === -Infinity && <> {t("The mask does not allow this look.")}</>}
       {value === 0 && spot.name.endsWith(".weights") && !spot.path.length && !pieces.length && <> {t("The mask does not allow this look.")}</>}
-    </p>
+    </Group>
   );
 }
 
@@ -176,26 +177,29 @@ function Terms({ opened, digits, open }: { opened: Opened; digits: number; open(
   const cut = terms.length > most + 1 ? order.slice(0, most) : order;
   const places = inOrder.value ? [...cut].sort((one, other) => one - other) : cut;
   const rest = terms.filter((_, place) => !cut.includes(place));
-  const rows = useMemo(() => [
-    ...places.map((place) => ({ name: shortened(named(terms[place], block, digits)) + lookedAt(terms[place]), value: worth(terms[place]), opens: openable(terms[place]).length > 0 })),
-    ...(rest.length ? [{ name: plural(rest.length, "{n} more term", "{n} more terms"), value: together(rest), opens: true }] : []),
-  ], [sum, most, inOrder.value, digits, language.value]);
   const total = together(terms);
+  // The terms of a softmax are shares of their sum: e to the power of a score says nothing by itself.
+  const isShares = spot.name.endsWith(".weights") && !spot.path.length && terms.length > 0;
+  const unit = isShares ? total : 1;
+  const rows = useMemo(() => [
+    ...places.map((place) => ({ name: shortened(named(terms[place], block, digits)) + lookedAt(terms[place]), value: worth(terms[place]) / unit, opens: openable(terms[place]).length > 0 })),
+    ...(rest.length ? [{ name: plural(rest.length, "{n} more term", "{n} more terms"), value: together(rest) / unit, opens: true }] : []),
+  ], [sum, most, inOrder.value, digits, language.value]);
   const token = tokens.value[position.value] ?? "";
   const pick = (line: number) => (line < places.length ? open(target(spot, terms[places[line]], [...sum!.path, places[line]])) : (few.value *= TIMES));
-  const say = (line: number) => `${line < places.length ? named(terms[places[line]], "", digits) : rows[line].name}: ${number(rows[line].value, digits)}`;
-  const written = (each: number) => number(each, Math.min(digits, 4));
+  const say = (line: number) => `${line < places.length ? named(terms[places[line]], "", digits) : rows[line].name}: ${number(rows[line].value, isShares ? 4 : digits)}`;
+  const written = (each: number) => number(each, isShares ? 3 : Math.min(digits, 4));
   const isWhole = sum !== null && !sum.path.length;
   return (
     <Figure id="numbers" label={t("The terms of {cell}", { cell: cellName(spot.name, spot.index) })} python={pythonOf(spot.name, spot.index)} command={commandOf(spot.name, spot.index)}
       caption={sum ? <>
-        {isWhole ? t("Each term goes on from where the last one stopped; the end is the number.") : t("The long sum inside of it: {sum} together.", { sum: number(total, digits) })}{" "}
+        {isShares ? t("The softmax shares out 1: each bar is the exp of one token, divided by their sum {sum}. The share of the token that is looked at is the weight.", { sum: number(total, digits) }) : isWhole ? t("Each term goes on from where the last one stopped; the end is the number.") : t("The long sum inside of it: {sum} together.", { sum: number(total, digits) })}{" "}
         {t("Choose a term to open it, press Backspace to go back.")}{" "}
         {terms.length > 2 && <button class="said" aria-pressed={inOrder.value} onClick={() => (inOrder.value = !inOrder.value)}>{inOrder.value ? t("by size") : t("in order")}</button>}
       </> : opened.is === "parameter" ? t("Nothing computes it: it is one of the model's numbers, and the way ends here.") : undefined}>
       {sum && (
-        <Walk label={t("The terms of {cell}", { cell: cellName(spot.name, spot.index) })} terms={rows} total={total} width={Math.min(width.value, 1040)} plus={token}
-          gutter={gutter.value ? gutter.value + 170 : 0} number={written} say={say} onPick={({ row }) => pick(row)}
+        <Walk label={t("The terms of {cell}", { cell: cellName(spot.name, spot.index) })} terms={rows} total={total / unit} width={Math.min(width.value, 1040)} plus={token}
+          gutter={gutter.value ? gutter.value + 200 : 0} number={written} say={say} onPick={({ row }) => pick(row)}
           onPoint={(at) => mark(at && at.row < places.length ? terms[places[at.row]] : null)} />
       )}
       {others.length > 0 && others.length <= 64 && <Others ways={others} spot={spot} digits={digits} open={open} value={value} />}
@@ -207,7 +211,7 @@ function Terms({ opened, digits, open }: { opened: Opened; digits: number; open(
 /** The numbers of an equation outside of its long sum. */
 function Others({ ways, spot, digits, open }: { ways: Way[]; spot: Spot; digits: number; value: number; open(spot: Spot | null): void }) {
   return (
-    <ul class="parts">
+    <Group as="ul" class="parts" label={t("The other numbers of the sum")}>
       {ways.map((each) => (
         <li>
           <button class="cell" onPointerEnter={() => mark(each.expression)} onPointerLeave={() => mark(null)} onFocus={() => mark(each.expression)} onBlur={() => mark(null)} onClick={() => open(leads(spot, each))}>
@@ -216,6 +220,6 @@ function Others({ ways, spot, digits, open }: { ways: Way[]; spot: Spot; digits:
           {each.expression.kind === "cell" && positionsOf(each.expression.name, each.expression.index).slice(0, 2).map((place) => <small> {visible(tokens.value[place] ?? "")}</small>)}
         </li>
       ))}
-    </ul>
+    </Group>
   );
 }

@@ -1,16 +1,15 @@
 // The whole computation as one picture: the stream as its spine, attention and feed-forward as what is written to it.
 
-import { useState } from "preact/hooks";
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { lengthAt, meanOfHeads } from "../compute/readings";
 import { visible } from "../marks/colour";
 import { Flow, FlowPart, flowPlaces, FlowRow } from "../marks/flow";
 import { Unrolled } from "../marks/bars";
 import { seriate } from "../marks/glass";
 import { Spot } from "../marks/grid";
-import { show } from "../numbers/opened";
+import { goTo, show } from "../numbers/opened";
 import { row } from "../rows";
-import { block, chosen, isOff, position, shown, source, toggle } from "../state";
+import { Shown, block, chosen, isOff, isSilent, origin, position, shown, toggle } from "../state";
 import { MEAN, Values, atPosition } from "../source";
 import { saidBy } from "../wanted";
 import { N, language, number, rich, t } from "../words";
@@ -18,39 +17,50 @@ import { Figure, Line } from "./Figure";
 import { columns, gutter, lane, margin, narrow, tokens } from "./layout";
 import { contributionName, explained, Live, placeName, Token, traced } from "./pieces";
 
-let fixed: { width: number; order: Uint32Array } | null = null;
+let fixed: { of: string; order: Uint32Array } | null = null;
 
-/** The order of dimensions of all panes: made once, from the first sentence, so that a pane keeps its face. */
-function orderOf(values: Values, names: readonly string[]): Uint32Array {
-  const width = values.embed.shape[2];
-  if (fixed?.width === width) return fixed.order;
-  const all = names.flatMap((name) => Array.from(values[name].data));
-  fixed = { width, order: seriate(all, width) };
+/** The order of dimensions of all panes: made once for a run, from the first sentence, so that a pane keeps its face. */
+function orderOf(of: string, values: Values, names: readonly string[]): Uint32Array {
+  if (fixed?.of === of) return fixed.order;
+  fixed = { of, order: seriate(names.flatMap((name) => Array.from(values[name].data)), values.embed.shape[2]) };
   return fixed.order;
 }
 
 /** The name of the block's weights, if a part is attention. */
 const weightsOf = (part: string): string | null => (part.endsWith(".attn.out") ? part.replace(/out$/, "weights") : null);
 
-function parts(values: Values, names: readonly string[], at: number, count: number): FlowPart[] {
-  return names.map((name): FlowPart => {
+function parts({ values, edits, from: { about } }: Shown, at: number, count: number): FlowPart[] {
+  return about.contributions.map((name): FlowPart => {
     const weights = weightsOf(name);
     const length = lengthAt(values, name, at);
+    const off = isSilent(name, about.heads, edits);
     const row = weights && values[atPosition(MEAN + weights, at)];
-    if (row) return { kind: "attention", length, weights: row.data, off: isOff(name) };
-    if (!weights || !values[weights]) return { kind: "feed-forward", length, off: isOff(name) };
+    if (!weights || !(row || values[weights])) return { kind: "feed-forward", length, off };
+    if (off) return { kind: "attention", length, off };
+    if (row) return { kind: "attention", length, weights: row.data, off };
     const links = meanOfHeads(values[weights]);
-    return { kind: "attention", length, links, weights: links.subarray(at * count, (at + 1) * count), off: isOff(name) };
+    return { kind: "attention", length, links, weights: links.subarray(at * count, (at + 1) * count), off };
   });
 }
 
+/** What the picture shows: who sees whom in the model as it is now. */
+function title(mixing: readonly string[], live: readonly string[], memory: boolean): string {
+  if (live.length) return t("Each token becomes a pane of glass, and gathers light from the panes before it.");
+  if (memory) return t("Each token becomes a pane of glass, and a memory carries light from the left to the right.");
+  if (mixing.length) return t("Each token becomes a pane of glass. Attention is switched off: no pane sees another.");
+  return t("Each token becomes a pane of glass, and no pane sees another.");
+}
+
 export function Overview() {
-  const { about } = source.value!;
+  const { about } = origin.value!;
   const { ids, values, compared, edits } = shown.value!;
   const at = position.value;
+  const mixing = about.contributions.filter(weightsOf);
+  const live = mixing.filter((part) => !isSilent(part, about.heads, edits));
+  const memory = about.contributions.some((part) => part.endsWith("recurrence.out") && !isSilent(part, about.heads, edits));
   const [pointed, setPointed] = useState<Spot | null>(null);
-  const order = useMemo(() => orderOf(values, about.stream), [about]);
-  const made = useMemo(() => parts(values, about.contributions, at, ids.length), [values, at, edits]);
+  const order = useMemo(() => orderOf(about.name, values, about.stream), [about]);
+  const made = useMemo(() => parts(shown.value!, at, ids.length), [values, at, edits]);
   const read = useMemo(() => about.stream.map((name) => saidBy(values, name, ids.length, at)), [values, at]);
   const before = useMemo(() => compared && about.stream.map((name) => saidBy(compared, name, ids.length, at)), [compared, at]);
   const rows = useMemo((): FlowRow[] => about.stream.map((name, place) => {
@@ -59,37 +69,43 @@ export function Overview() {
     return { name: placeName(name), vectors: values[name].data, says: { token: about.tokens[id], probability, text: number(probability) + old } };
   }), [values, at, before, language.value]);
   const start = lengthAt(values, "embed", at);
-  const places = flowPlaces(made, columns.value);
+  const places = flowPlaces(made, columns.value, narrow.value);
   const last = about.stream.length - 1;
   const spot = pointed && pointed.row <= last && pointed.column < ids.length ? pointed : { row: last, column: at };
   const name = about.stream[spot.row];
   const vector = row(values[name], 0, spot.column);
-  const strongest = made.reduce((best, part, place) => (part.kind === "attention" && part.length > (made[best]?.kind === "attention" ? made[best].length : -1) ? place : best), 0);
+  const strongest = made.reduce((best, part, place) => (part.weights && part.length > (made[best]?.length ?? 0) ? place : best), -1);
   const weights = made[strongest]?.weights;
   const most = weights ? Array.from(weights).reduce((best, each, source) => (each > weights[best] ? source : best), 0) : -1;
   const enter = (part: string) => {
     block.value = Number(part.split(".")[1]);
-    document.getElementById("heads")?.scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+    goTo("heads");
   };
   return (
     <section aria-labelledby="overview">
       <div class="prose">
-        <h2 id="overview">{t("Each token becomes a pane of glass, and gathers light from the panes before it.")}</h2>
+        <h2 id="overview">{title(mixing, live, memory)}</h2>
         <p>
-          {rich("A pane is {count} numbers: colour for plus, lead for minus. At the right the stream of {token}: its embedding, and all that is written to it on the way down, each thread as wide as what is added is long.", {
+          {rich("A pane is {count} numbers: colour for plus, lead for minus. At the right the stream of {token}: its embedding, and all that is written to it on the way down.", {
             count: <Live value={about.d_model} digits={0} />, token: <Token id={ids[at]} />,
           })}{" "}
-          {weights && most >= 0 && rich("Attention brings ribbons of colour from tokens before it, in block {block} most from {token} with {weight} of the weight; feed-forward, the lens at its side, works on one pane alone.", {
+          {live.length ? t("A ribbon is as wide as the vector it adds is long.") : t("A thread is as wide as the vector it adds is long.")}{" "}
+          {weights && most >= 0 && <span class="tells">{rich("Attention brings ribbons of colour from tokens before it, in block {block} most from {token} with {weight} of the weight.", {
             block: about.contributions[strongest].split(".")[1], token: <Token id={ids[most]} />, weight: <Live value={weights[most]} token={tokens.value[most]} />,
-          })}
+          })}</span>}{" "}
+          {about.contributions.some((part) => part.endsWith("mlp.out")) && t("Feed-forward, the lens at its side, works on one pane alone.")}
         </p>
         <p>
           {rich("The last pane is read off as a token: {token} with {probability}.", { token: <Token id={read[last].ids[at]} />, probability: <Live value={read[last].shares[at]} token={about.tokens[read[last].ids[at]]} /> })}
-          {before && <>{" "}{rich("With everything switched on it is {token} with {probability}.", { token: <Token id={before[last].ids[at]} />, probability: <Live value={before[last].shares[at]} token={about.tokens[before[last].ids[at]]} /> })}</>}
+          {before && <>{" "}{rich("The unchanged model says {token} with {probability}.", { token: <Token id={before[last].ids[at]} />, probability: <Live value={before[last].shares[at]} token={about.tokens[before[last].ids[at]]} /> })}</>}
         </p>
       </div>
       <Figure id="overview" command={explained()} label={t("The whole computation, from the embedding down to the prediction")} python={traced(name, `0, ${spot.column}`)}
-        caption={t("A ribbon's width is its weight, the mean of the heads, times the length of what attention adds here; the order of a pane's numbers is fixed, those that move together lie together. At the far right: what the stream would say if it ended there. Point at a pane to unroll it, choose one of its numbers to open it; choose a part at the left to go in.")}>
+        caption={<>
+          {live.length > 0 && t("A ribbon's width is its weight, the mean of the heads, times the length of what attention adds here.")}{" "}
+          {t("The order of a pane's numbers is fixed; those that move together lie together. At the far right: what the stream would say if it ended there. Point at a pane to unroll it, choose one of its numbers to open it.")}{" "}
+          {mixing.length > 0 && !narrow.value && t("Choose “{part}” to see its heads.", { part: contributionName(mixing[mixing.length - 1]) })}
+        </>}>
         <div class="line">
           {!narrow.value && (
             <div class="flow-names" style={{ height: `${places.bottom}px`, width: `${gutter.value}px` }}>
@@ -107,11 +123,11 @@ export function Overview() {
           )}
           <div class="line-mark">
             <Flow label={t("The stream of {token} from the embedding to the prediction", { token: visible(tokens.value[at]) })} tokens={tokens.value} columns={columns.value} chosen={at} rows={rows} parts={made} start={start}
-              order={order} lane={lane.value} margin={margin.value} picked={{ row: last, column: at }} onPoint={(spot) => { if (spot) setPointed(spot); }} onPick={({ column }) => (chosen.value = column)}
+              order={order} lane={lane.value} margin={margin.value} named={narrow.value} picked={{ row: last, column: at }} onPoint={(spot) => { if (spot) setPointed(spot); }} onPick={({ column }) => (chosen.value = column)}
               say={({ row: line, column }) => t(read[line].ids[column] < 0 ? N("{token} after {place}") : N("{token} after {place}: says {said}, {probability}"), { token: visible(tokens.value[column]), place: placeName(about.stream[line]), said: visible(about.tokens[read[line].ids[column]] ?? ""), probability: number(read[line].shares[column]) })} />
           </div>
         </div>
-        <Line name={<>{t("pane of {token}, token {place}", { token: visible(tokens.value[spot.column]), place: spot.column + 1 })}<br /><small>{placeName(name)}</small></>}>
+        <Line name={<>{t("pane of {token}, position {position}", { token: visible(tokens.value[spot.column]), position: spot.column })}<br /><small>{placeName(name)}</small></>}>
           <Unrolled label={t("The numbers of one pane")} values={vector} token={tokens.value[spot.column]} width={columns.value.edges[ids.length]} order={order} number={number}
             name={(dimension) => t("dimension {number}", { number: dimension })} onPick={({ column }) => show(name, [0, spot.column, order[column]])} />
         </Line>

@@ -1,12 +1,13 @@
 // The passages on which the page opens: of the run's held-out text, where the model's choice is contested.
 
 import { batch } from "@preact/signals";
-import { block, chosen, edits, head, source, text } from "../state";
+import { block, chosen, edits, head, origin, text } from "../state";
 import { t } from "../words";
+import { Group } from "./Group";
 
 /** Shows a passage as the page opens on it. */
 export function open(which: number): void {
-  const { passages, openings = [] } = source.value!.about;
+  const { passages, openings = [] } = origin.value!.about;
   const opening = openings[which] ?? { position: -1, block: 0, head: 0 };
   batch(() => {
     text.value = passages[which] ?? "";
@@ -19,16 +20,16 @@ export function open(which: number): void {
 }
 
 export function Passages() {
-  const { passages, text: own } = source.value!.about;
+  const { passages, text: own } = origin.value!.about;
   if (passages.length < 2) return null;
   return (
-    <p class="remark passages">
+    <Group as="p" class="remark passages" label={t("Sentences to begin with:")}>
       {own && "name" in own ? t("From the part of “{name}” that the model has not read:", { name: own.name }) : t("Sentences to begin with:")}{" "}
       {passages.map((passage, which) => (
         <button aria-pressed={text.value === passage} onClick={() => open(which)}>
           {passage}
         </button>
       ))}
-    </p>
+    </Group>
   );
 }

@@ -1,16 +1,18 @@
 // The sentence: what is typed, its tokens as panes, and how the model rated each beside a table that only counted.
 
-import { effect, signal } from "@preact/signals";
-import { useEffect, useMemo } from "preact/hooks";
+import { computed, effect, signal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
 import { mean, surprisals } from "../compute/readings";
 import { Hanging } from "../marks/bars";
 import { visible } from "../marks/colour";
 import { Panes } from "../marks/panes";
 import { CountsData, Ngrams } from "../ngrams";
 import { marked } from "../numbers/opened";
-import { chosen, cropped, encoded, ids, position, shown, source, text } from "../state";
-import { ratings } from "../wanted";
-import { number, plural, rich, t } from "../words";
+import { chosen, cropped, encoded, ids, position, shown, origin, text } from "../state";
+import { largest, rowOf } from "../rows";
+import { atPosition } from "../source";
+import { ratings, saidBy } from "../wanted";
+import { N, Sentence as Written, number, ordinal, plural, rich, t } from "../words";
 import { Figure, Line } from "./Figure";
 import { columns, narrow, tokens } from "./layout";
 import { explained, Live, Token, traced } from "./pieces";
@@ -19,16 +21,59 @@ export { Token } from "./pieces";
 export { visible } from "../marks/colour";
 
 /** The counts that the page carries, once they are unpacked. */
-export const counts = signal<Ngrams | null>(null);
+const unpacked = signal<{ of?: CountsData; counts: Ngrams | null }>({ counts: null });
+export const counts = computed(() => (origin.value && unpacked.value.of === origin.value.about.counts ? unpacked.value.counts : null));
+effect(() => {
+  const of = origin.value?.about.counts;
+  if (of && unpacked.peek().of !== of) void Ngrams.open(of).then((counts) => origin.peek()?.about.counts === of && (unpacked.value = { of, counts }));
+});
 
-export function useCounts(): void {
-  useEffect(
-    () =>
-      effect(() => {
-        const data = source.value?.about.counts as CountsData | undefined;
-        if (data && !counts.peek()) void Ngrams.open(data).then((opened) => (counts.value = opened));
-      }),
-    [],
+/** Lines that the field shows at once. */
+const MOST_LINES = 8;
+
+/** Whether the model has a token for the end of a line; else lines are joined by a space. */
+const readsLines = (): boolean => origin.value!.about.tokenizer.kind !== "characters" || !origin.value!.encode("\n").unseen.length;
+
+/** From so many numbers on, a language model is no small one. */
+const SMALL = 1e7;
+/** A second guess that is less probable is not named. */
+const LEAST_GUESS = 0.01;
+const READS: Record<string, Written> = {
+  characters: N("It reads letter by letter."),
+  bytes: N("It reads byte by byte."),
+};
+
+/** What this is, who answers, and what the answer is. */
+export function Introduction() {
+  const { about } = origin.value!;
+  return (
+    <p class="introduction">
+      {t(about.parameters < SMALL ? N("This small language model has {count} numbers.") : N("This language model has {count} numbers."), { count: about.parameters })}{" "}
+      {t(READS[String(about.tokenizer.kind)] ?? N("It reads in tokens, which are pieces of words."))}{" "}
+      {shown.value && <Guess />}{" "}
+      {about.served ? t("Type anything: all is computed on this machine.") : t("Type anything: all is computed in this browser.")}
+    </p>
+  );
+}
+
+/** The model's guess for what comes after the sentence. */
+function Guess() {
+  const { ids, values, edits } = shown.value!;
+  const last = ids.length - 1;
+  const logits = values.logits || values[atPosition("logits", last)] ? rowOf(values, "logits", last) : null;
+  const alone = saidBy(values, "logits", ids.length, last);
+  const [first, second] = logits ? largest(logits, 2) : [alone.ids[last], -1];
+  const most = alone.shares[last];
+  const next = logits && second >= 0 ? most * Math.exp(logits[second] - logits[first]) : 0;
+  if (!(most > 0) || first < 0) return null;
+  const share = (value: number) => <span class="live">{number(100 * value, 0)} %</span>;
+  const told = { first: <Token id={first} />, most: share(most), second: <Token id={second} />, next: share(next) };
+  return (
+    <>
+      {next >= LEAST_GUESS
+        ? rich(edits.length ? N("With your changes it guesses that {first} ({most}) or {second} ({next}) comes next.") : N("It guesses that {first} ({most}) or {second} ({next}) comes next."), told)
+        : rich(edits.length ? N("With your changes it guesses that {first} ({most}) comes next.") : N("It guesses that {first} ({most}) comes next."), told)}
+    </>
   );
 }
 
@@ -37,14 +82,15 @@ export function Sentence() {
   return (
     <section class="sentence" aria-labelledby="sentence">
       <h2 id="sentence" class="unseen">{t("The sentence")}</h2>
-      <input
-        type="text"
+      <textarea
+        rows={Math.min(MOST_LINES, text.value.split("\n").length)}
         spellcheck={false}
         autocomplete="off"
         aria-label={t("Type a sentence")}
         value={text.value}
         onInput={(event) => {
-          text.value = event.currentTarget.value;
+          const typed = event.currentTarget.value;
+          text.value = event.currentTarget.value = readsLines() ? typed : typed.replace(/\n+/g, " ");
           chosen.value = -1;
         }}
       />
@@ -68,7 +114,7 @@ export function SentenceLine() {
     <div class="sentence-line">
       <Line name={<>{plural(ids.length, "{n} token", "{n} tokens")}<br /><small>{t("choose one: ← →")}</small></>}>
         <Panes label={t("The tokens of the sentence")} panes={panes} columns={columns.value} chosen={position.value} marked={marked.value} open={position.value === ids.length - 1 ? "?" : undefined}
-          height={narrow.value ? 40 : 48} say={(at) => t("{token}, token {id}, place {place}", { token: visible(tokens.value[at]), id: String(ids[at]), place: at + 1 })}
+          height={narrow.value ? 40 : 48} say={(at) => t("{token}, id {id}, position {position}", { token: visible(tokens.value[at]), id: String(ids[at]), position: at })}
           onPick={({ column }) => (chosen.value = column)} />
       </Line>
     </div>
@@ -76,7 +122,6 @@ export function SentenceLine() {
 }
 
 export function Surprise() {
-  useCounts();
   const { ids, values, compared } = shown.value!;
   const own = useMemo(() => ratings(values, ids), [values, ids]);
   const before = useMemo(() => compared && ratings(compared, ids).losses, [compared, ids]);
@@ -88,21 +133,21 @@ export function Surprise() {
   ], [own, ids, narrow.value]);
   if (ids.length < 2) return null;
   const worst = own.losses.reduce((best, each, place) => (place && !(each <= own.losses[best]) ? place : best), 1);
-  const name = source.value!.about.tokens[ids[worst]];
+  const name = origin.value!.about.tokens[ids[worst]];
   return (
     <Figure id="surprise" label={t("How surprised the model was at each token")} command={explained()} python={traced("logits", "0, :-1]").replace(/\]$/, "") + ".log_softmax(-1)"}
       caption={<>
         {t("A bar is the model's surprise at a token, −ln p.")}{" "}
-        {before ? t("The line across it is its surprise with everything switched on.")
-          : counted ? plural(counts.value!.order, "The line across it is that of a table that counted every token of the same text.", "The line across it is that of a table that counted every {n} tokens of the same text.") : ""}{" "}
-        {rich("It expected {token} least: {loss} nats, place {rank}.", { token: <Token id={ids[worst]} />, loss: <Live value={own.losses[worst]} token={name} />, rank: String(own.ranks[worst]) })}{" "}
+        {before ? t("The line across it is the surprise of the unchanged model.")
+          : counted ? t("The line across it is that of a {n}-gram table counted on its training text.", { n: counts.value!.order }) : ""}{" "}
+        {rich("Its biggest surprise was {token}: p = {probability}, its {rank} guess ({loss} nats).", { token: <Token id={ids[worst]} />, probability: number(Math.exp(-own.losses[worst]), 3), loss: <Live value={own.losses[worst]} token={name} />, rank: ordinal(own.ranks[worst]) })}{" "}
         {lines ? rich(before ? "Over this sentence {model} nats a token, before {other}." : "Over this sentence {model} nats a token, the table {other}.", { model: <Live value={mean(own.losses)} />, other: <Live value={mean(lines)} /> })
           : rich("Over this sentence {model} nats a token.", { model: <Live value={mean(own.losses)} /> })}
       </>}>
-      <Line name={<><div style={{ height: narrow.value ? "auto" : "92px" }}>{t("surprise")}</div>{!narrow.value && <><div class="note">{t("place")}</div><div class="note">{t("id")}</div></>}</>}>
+      <Line name={<><div style={{ height: narrow.value ? "auto" : "92px" }}>{t("surprise")}</div>{!narrow.value && <><div class="note">{t("rank")}</div><div class="note">{t("id")}</div></>}</>}>
         <Hanging label={t("How surprised the model was at each token")} tokens={tokens.value} columns={columns.value} values={own.losses} lines={lines} notes={notes} unit={t("nats")}
           number={number} onPick={({ column }) => (chosen.value = column)}
-          say={(at) => at ? t("{token}: {loss} nats, place {rank}", { token: visible(tokens.value[at]), loss: number(own.losses[at], 3), rank: own.ranks[at] }) + (lines ? ` · ${number(lines[at], 3)}` : "") : t("nothing comes before the first token")} />
+          say={(at) => at ? t("{token}: {loss} nats, rank {rank}", { token: visible(tokens.value[at]), loss: number(own.losses[at], 3), rank: own.ranks[at] }) + (lines ? ` · ${number(lines[at], 3)}` : "") : t("nothing comes before the first token")} />
       </Line>
     </Figure>
   );

@@ -1,16 +1,15 @@
 // The stream read off as a token after every half-layer, its length, and what each part says of one token rather than another.
 
-import { signal } from "@preact/signals";
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { attribution, lengthAt } from "../compute/readings";
 import { visible } from "../marks/colour";
 import { Lens } from "../marks/lens";
 import { Walk } from "../marks/walk";
 import { show } from "../numbers/opened";
-import { largest } from "../rows";
+import { largest, rowOf } from "../rows";
 import { LENS } from "../source";
-import { chosen, position, shown, source } from "../state";
-import { rowOf, saidBy } from "../wanted";
+import { chosen, position, shown, origin } from "../state";
+import { saidBy } from "../wanted";
 import { N, language, number, plural, rich, t } from "../words";
 import { Figure } from "./Figure";
 import { columns, gutter, margin, narrow, tokens, width } from "./layout";
@@ -18,13 +17,10 @@ import { contributionName, explained, Live, placeName, quoted, Token, traced } f
 
 export { placeName } from "./pieces";
 
-/** The two tokens that are compared; -1: the likeliest, and the likeliest of the others. */
-export const rivals = signal<[number, number]>([-1, -1]);
-
 const OFFERED = 12;
 
 export function Stream() {
-  const { about } = source.value!;
+  const { about } = origin.value!;
   const { ids, values, compared } = shown.value!;
   const at = position.value;
   const last = about.stream.length - 1;
@@ -50,7 +46,7 @@ export function Stream() {
       <div class="prose">
         <h2 id="stream">{t("When does it know?")}</h2>
         <p>
-          {t("Read the stream off as a token after every half-layer, and watch it make up its mind. An outline means: right.")}{" "}
+          {t("Read the stream off as a token after every half-layer, and watch it make up its mind. Outlined: the token that really came.")}{" "}
           {ids.length > 1 && (isWhole
             ? plural(ids.length - 1, "{right} of {n} token ends right, {late} only in the last half-layer.", "{right} of {n} tokens end right, {late} of them only in the last half-layer.", { right, late })
             : plural(ids.length - 1, "{right} of {n} token ends right.", "{right} of {n} tokens end right.", { right }))}{" "}
@@ -60,10 +56,10 @@ export function Stream() {
         </p>
       </div>
       <Figure id="lens" command={explained()} label={t("What the stream says after every half-layer, read by the model's own head.")} python={`run.inspect(${quoted()})["lens"]`}
-        caption={<>{t("Each cell is the likeliest token there, in its glass, as strong as it is likely. At the right of the chosen column: the probability, and between bars the length of the stream.")}{" "}{t("Choose a cell to choose its column, and once more to open its sum.")}{" "}{before && t("A dark corner marks a cell that says something else than with everything switched on.")}</>}>
+        caption={<>{t("Each cell is the likeliest token there, in its glass, as strong as it is likely. At the right of the chosen column: the probability, and between bars the length of the stream.")}{" "}{t("Choose a cell to choose its column, and once more to open its sum.")}{" "}{before && t("A dark corner marks a cell that says something else in the unchanged model.")}</>}>
         <div class="in-gutter">
           <Lens label={t("What the stream says after every half-layer, read by the model's own head.")} rows={rows} columns={columns.value} truth={truth} chosen={at} gutter={gutter.value} margin={narrow.value ? 0 : margin.value + 34} after={t("what came next")}
-            tall={narrow.value ? 26 : 30} picked={{ row: last, column: at }} onPick={({ row, column }) => {
+            tall={narrow.value ? 42 : 30} picked={{ row: last, column: at }} onPick={({ row, column }) => {
               const name = LENS + about.stream[row];
               if (column === at) show(name, [0, at, lines[row].ids[at]]);
               else chosen.value = column;
@@ -77,14 +73,16 @@ export function Stream() {
 }
 
 function Rather() {
-  const { about } = source.value!;
+  const { about } = origin.value!;
   const { values, compared } = shown.value!;
   const at = position.value;
   const logits = rowOf(values, "logits", at);
   const offered = largest(logits, OFFERED);
+  // The two tokens that are compared; -1: the likeliest, and the likeliest of the others.
+  const [rivals, setRivals] = useState<[number, number]>([-1, -1]);
   const known = (id: number) => id >= 0 && id < about.vocabulary;
-  const one = known(rivals.value[0]) ? rivals.value[0] : offered[0];
-  const other = known(rivals.value[1]) && rivals.value[1] !== one ? rivals.value[1] : offered.find((id) => id !== one)!;
+  const one = known(rivals[0]) ? rivals[0] : offered[0];
+  const other = known(rivals[1]) && rivals[1] !== one ? rivals[1] : offered.find((id) => id !== one)!;
   const made = useMemo(() => attribution(values, about, at, one, other), [values, at, one, other]);
   const before = useMemo(() => compared && attribution(compared, about, at, one, other).total, [compared, at, one, other]);
   const terms = useMemo(() => made.terms.map(({ name, value }) => ({ name: name === null ? t("biases") : made.kind === "parts" ? contributionName(name) : placeName(name), value })), [made, language.value]);
@@ -95,7 +93,7 @@ function Rather() {
     <select aria-label={label} value={id} onChange={(event) => {
       const next: [number, number] = [one, other];
       next[which] = Number(event.currentTarget.value);
-      rivals.value = next;
+      setRivals(next);
     }}>
       {[...new Set([...offered, id])].map((each) => <option value={each}>{visible(about.tokens[each])}</option>)}
     </select>
@@ -110,7 +108,7 @@ function Rather() {
           {made.terms[up].value > 0 && rich(made.terms[down].value < 0 ? "{part} says {one} by {value}," : "{part} says {one} by {value}.", { part: <em>{terms[up].name}</em>, one: named(one), value: <Live value={made.terms[up].value} token={about.tokens[one]} /> })}{" "}
           {made.terms[down].value < 0 && rich("{part} says {other} by {value}.", { part: <em>{terms[down].name}</em>, other: named(other), value: <Live value={-made.terms[down].value} token={about.tokens[other]} /> })}{" "}
           {rich("The sum is {total}: odds of {odds} to 1.", { total: <Live value={made.total} />, odds: <Live value={Math.exp(Math.abs(made.total))} token={about.tokens[made.total >= 0 ? one : other]} /> })}{" "}
-          {before !== null && rich("With everything switched on it is {total}.", { total: <Live value={before} /> })}
+          {before !== null && rich("In the unchanged model it is {total}.", { total: <Live value={before} /> })}
         </p>
         <p class="choose">{rich("Compare {one} with {other}.", { one: select(0, one, t("one token")), other: select(1, other, t("the other token")) })}</p>
       </div>

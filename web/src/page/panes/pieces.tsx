@@ -3,11 +3,11 @@
 import { computed } from "@preact/signals";
 import { visible } from "../marks/colour";
 import { glass } from "../marks/theme";
-import { cropped, encoded, ids, shown, source, text } from "../state";
+import { encoded, ids, shown, origin, text } from "../state";
 import { number, t } from "../words";
 
 /** A token as a small pane in a sentence. */
-export function Token({ id, token = source.value!.about.tokens[id] }: { id: number; token?: string }) {
+export function Token({ id, token = origin.value!.about.tokens[id] }: { id: number; token?: string }) {
   const { fill, ink } = glass(token);
   return (
     <b class="glass" style={{ background: fill, color: ink }}>
@@ -25,11 +25,10 @@ export function Live({ value, digits = 2, token }: { value: number; digits?: num
   );
 }
 
-/** What a place of the stream is called. */
+/** What a place of the stream is called: by the part that was written to it last. */
 export function placeName(name: string): string {
-  if (name === "embed") return t("embedding");
-  const [, block, point] = name.split(".");
-  return point === "resid_mid" ? t("block {block} · attention", { block: Number(block) }) : t("block {block} · feed-forward", { block: Number(block) });
+  const { stream, contributions } = origin.value!.about;
+  return contributionName(contributions[stream.indexOf(name) - 1] ?? "embed");
 }
 
 /** What a part is called that writes to the stream. */
@@ -42,15 +41,20 @@ export function contributionName(name: string): string {
 }
 
 /** The text that the page reads: without characters that the model has never seen, and without what does not fit. */
-const readText = computed(() => (cropped.value || encoded.value.unseen.length ? source.value!.decode(ids.value) : text.value));
-const quoting = computed(() => JSON.stringify(readText.value).replace(/[\u007f-\uffff]/g, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`));
+export const readText = computed(() => {
+  const now = shown.value;
+  return now && (now.cropped || now.ids !== ids.value || encoded.value.unseen.length) ? now.from.decode(now.ids) : text.value;
+});
+/** A text as a string of Python. */
+export const pythonic = (given: string): string => JSON.stringify(given).replace(/[\u007f-\uffff]/g, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`);
+const quoting = computed(() => pythonic(readText.value));
 /** The sentence as a string of Python. */
 export const quoted = (): string => quoting.value;
 
 /** A text for a shell. */
-const shell = (given: string): string => `'${given.replace(/'/g, `'\\''`)}'`;
+const shell = (given: string): string => (/^[\w./][\w./-]*$/.test(given) ? given : `'${given.replace(/'/g, `'\\''`)}'`);
 /** The beginning of a command about the run, and the sentence after an option. */
-export const command = (name: string, option = "--text"): string => `vitral ${name} ${shell(source.value!.about.name)} ${option} ${shell(readText.value)}`;
+export const command = (name: string, option = "--text"): string => `vitral ${name} ${shell(origin.value!.about.run ?? origin.value!.about.name)} ${option} ${shell(readText.value)}`;
 
 /** The line of Python that traces this name. */
 export const traced = (name: string, index: string): string => `run.trace(${quoted()}, ["${name}"])["${name}"][${index}]`;

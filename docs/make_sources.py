@@ -1,0 +1,161 @@
+"""Write docs/sources.md and docs/pt/sources.md from the claims in sources.toml, and the index of studies: make sources.
+
+Every number comes from a study's results or a page (`docs.make_studies.number`). A claim whose conditions no longer
+hold, or whose sentences are long, stops the script, so no verdict outlives its evidence. `pages` needs no matplotlib.
+"""
+
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from docs.make_studies import DOCS as FOLDER
+from docs.make_studies import FOLDER as STUDIES
+from docs.make_studies import fill, index, number, results
+
+PAGES = {"en": "sources.md", "pt": "pt/sources.md"}
+WORDS = 30
+"""Of a sentence, at most."""
+UP = {"en": "", "pt": "../"}
+"""From a page to docs."""
+OTHER = {
+    "en": "**English** · [Português](pt/sources.md)",
+    "pt": "[English](../sources.md) · **Português**",
+}
+TUNED_ONCE = "†"
+
+
+def main() -> None:
+    """Write the pages and draw the picture in both languages."""
+    for name, page in pages().items():
+        (FOLDER / name).write_text(page, encoding="utf-8", newline="\n")
+    picture = _sources()["picture"]
+    for language in PAGES:
+        (FOLDER / picture[language]["name"]).write_bytes(_drawn(picture, language))
+
+
+def pages() -> dict[str, str]:
+    """The pages by their names in docs.
+
+    Raises:
+        LookupError: a number stands nowhere.
+        ValueError: a condition does not hold, a number is not used, or a sentence is long.
+    """
+    said = _sources()
+    for each in (*said["sections"], *_claims(said)):
+        _hold(each)
+    made = {name: "\n\n".join(_parts(said, language)) + "\n" for language, name in PAGES.items()}
+    return {**made, "studies/README.md": index()}
+
+
+def _sources() -> dict[str, Any]:
+    return tomllib.loads((FOLDER / "sources.toml").read_text(encoding="utf-8"))
+
+
+def _claims(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every claim, in order."""
+    return [claim for section in said["sections"] for claim in section.get("claims", ())]
+
+
+def _hold(each: Mapping[str, Any]) -> None:
+    """Refuse a section or a claim of which a condition, "PLACE = WHAT IS PRINTED THERE", does not hold."""
+    for condition in each.get("holds", ()):
+        where, wanted = condition.rsplit(" = ", 1)
+        if (found := number(where)) != wanted:
+            raise ValueError(f"{condition!r} does not hold, it is {found!r}: judge again {each['en']}")
+
+
+def _parts(said: Mapping[str, Any], language: str) -> Iterator[str]:
+    """The paragraphs, tables and titles of a page."""
+    page, picture = said["page"][language], said["picture"]
+    yield f"# {page['title']}"
+    yield OTHER[language]
+    yield page["text"].strip()
+    counts = Counter(claim["verdict"] for claim in _claims(said))
+    verdicts = {each["word"]: each[language] for each in said["verdicts"]}
+    yield _table(page["count"], [(f"**{word}**", means, f"{counts[key]}") for key, (word, means) in verdicts.items()])
+    kinds = {section["kind"]: section for section in said["sections"] if "kind" in section}
+    lengths = {kind: len(_only(section["rows"])[language]["rows"]) for kind, section in kinds.items()}
+    totals = {"claims": len(_claims(said)), "right": len(kinds["examples"]["right"]), **lengths}
+    alt, text = fill(picture[language]["alt"], picture["numbers"], language), picture[language]["text"].strip()
+    yield f"![{alt}]({UP[language]}{picture[language]['name']})\n\n{text}"
+    yield page["after"].strip().format_map(totals)
+    for section in said["sections"]:
+        yield from _section(section, language, page["head"], verdicts)
+
+
+def _section(
+    section: Mapping[str, Any], language: str, head: Sequence[str], verdicts: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    filled = partial(fill, language=language)
+    yield f"## {section[language]['title']}"
+    if "text" in section[language]:
+        yield filled(section[language]["text"].strip(), section.get("numbers", {}))
+    if "claims" in section:
+        yield _table(head, [_row(claim, language, verdicts) for claim in section["claims"]])
+    for table in section.get("rows", ()):
+        rows = _table(table[language]["head"], table[language]["rows"])
+        yield filled(rows, table["numbers"]) if "numbers" in table else rows
+    if "after" in section[language]:
+        yield section[language]["after"].strip()
+
+
+def _row(claim: Mapping[str, Any], language: str, verdicts: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    said, where = claim[language], claim["where"]
+    link = f"[{where}]({UP[language]}studies/{where}.md)" if (STUDIES / f"{where}.md").is_file() else where
+    verdict = f"**{verdicts[claim['verdict']][0]}**{TUNED_ONCE * _is_tuned_once(claim)}"
+    if "on" in said:
+        verdict += f"{':' * (claim['verdict'] != 'depends')} {said['on']}"
+    return f"{said['claim']} ({', '.join(claim['documents'])})", _measured(claim, language), verdict, link
+
+
+def _measured(claim: Mapping[str, Any], language: str) -> str:
+    """The measured sentence of a claim with its numbers, if this and the claim are short."""
+    sentence = fill(claim[language]["measured"], claim.get("numbers", {}), language)
+    for each in (sentence, claim[language]["claim"]):
+        if len(each.split()) > WORDS:
+            raise ValueError(f"more than {WORDS} words: {each}")
+    return sentence
+
+
+def _is_tuned_once(claim: Mapping[str, Any]) -> bool:
+    """Whether the claim rests on contrasts of arms of which one run chose each learning rate."""
+    contrasts = [where.split(" | ") for where in claim.get("numbers", {}).values() if ".md" not in where]
+    studies = {study for study, _arm, key, *_form in contrasts if key != "loss"}
+    tuned = [each for study in studies for each in results(study)["tuning"]]
+    return any(len(trial.get("losses", ())) < 2 for each in tuned for trial in each["trials"])
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _only(found: Sequence[Any]) -> Any:
+    (one,) = found
+    return one
+
+
+def _drawn(picture: Mapping[str, Any], language: str) -> bytes:
+    """The contrasts as a forest plot."""
+    from vitral.core.language import in_language
+    from vitral.report.intervals import Row, interval_plot
+    from vitral.report.style import drawn_bytes
+
+    rows = []
+    for each in picture["rows"]:
+        study, name = each["of"].split(" | ")
+        label, group = each[language]
+        arms = {arm["name"]: arm for arm in results(study)["arms"]}
+        claim = _only([one for one in results(study)["claims"] if (one["of"], one["arm"]) == ("losses", name)])
+        base, own = ({run["seed"]: run["compared_loss"] for run in arms[arm]["runs"]} for arm in (claim["rival"], name))
+        dots = [100 * (own[seed] / base[seed] - 1) for seed in own if seed in base]
+        ends = claim["percent"], claim["percent_low"], claim["percent_high"]
+        rows.append(Row(label, group, *ends, dots=dots, word=claim["verdict"] or ""))
+    with in_language(language):
+        return drawn_bytes(interval_plot(rows, picture[language]["axis"], margin=1.0, unit="%"), "svg")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""Quantities whose formula or arithmetic is written by hand: positions, and choices of the next token."""
