@@ -23,7 +23,9 @@ OTHER = {
     "en": "**English** · [Português](pt/sources.md)",
     "pt": "[English](../sources.md) · **Português**",
 }
-TUNED_ONCE = "†"
+TUNED_ONCE, UNTUNED = "†", "‡"
+NO_RATE = ("Scores and rows.", "Processor time", "Exponents of the time", "| seconds", "| targets")
+"""In the place of a number of a study that no learning rate changes."""
 
 
 def main() -> None:
@@ -103,8 +105,9 @@ def _section(
 
 def _row(claim: Mapping[str, Any], language: str, verdicts: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     said, where = claim[language], claim["where"]
-    link = f"[{where}]({UP[language]}studies/{where}.md)" if (STUDIES / f"{where}.md").is_file() else where
-    verdict = f"**{verdicts[claim['verdict']][0]}**{TUNED_ONCE * _is_tuned_once(claim)}"
+    pages = [name for name in where.split(", ") if (STUDIES / f"{name}.md").is_file()]
+    link = ", ".join(f"[{name}]({UP[language]}studies/{name}.md)" for name in pages) or where
+    verdict = f"**{verdicts[claim['verdict']][0]}**{_marks(claim) * (claim['verdict'] != 'wrong')}"
     if "on" in said:
         verdict += f"{':' * (claim['verdict'] != 'depends')} {said['on']}"
     return f"{said['claim']} ({', '.join(claim['documents'])})", _measured(claim, language), verdict, link
@@ -119,12 +122,14 @@ def _measured(claim: Mapping[str, Any], language: str) -> str:
     return sentence
 
 
-def _is_tuned_once(claim: Mapping[str, Any]) -> bool:
-    """Whether the claim rests on contrasts of arms of which one run chose each learning rate."""
-    contrasts = [where.split(" | ") for where in claim.get("numbers", {}).values() if ".md" not in where]
-    studies = {study for study, _arm, key, *_form in contrasts if key != "loss"}
-    tuned = [each for study in studies for each in results(study)["tuning"]]
-    return any(len(trial.get("losses", ())) < 2 for each in tuned for trial in each["trials"])
+def _marks(claim: Mapping[str, Any]) -> str:
+    """The marks of the studies that a claim has numbers of: of rates chosen by one run each, of rates not tuned."""
+    places = [where for where in claim.get("numbers", {}).values() if not any(each in where for each in NO_RATE)]
+    names = {where.split(" | ")[0].removeprefix("studies/").removesuffix(".md") for where in places}
+    tuned = [results(name)["tuning"] for name in names if (STUDIES / name).is_dir()]
+    trials = [trial for study in tuned for arm in study for trial in arm["trials"]]
+    once = any(len(trial.get("losses", ())) < 2 for trial in trials)
+    return TUNED_ONCE * once + UNTUNED * any(not study for study in tuned)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -1,4 +1,4 @@
-// The sentences of the page: the texts that its sources give to t, plural, rich and N. They are written out, joined by + at
+// The sentences of the page: the texts that its sources give to t, plural, rich and N, and those of its tour. They are written out, joined by + at
 // most. The page's data have them in every language, so in the script a number stands for each: its place among all.
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
@@ -43,9 +43,13 @@ function files(folder) {
   );
 }
 
-/** Every sentence of the sources in a folder, in the order of the alphabet. */
+/** What the page's own tour says. */
+const TOUR = "../src/vitral/page/tour.toml";
+const toured = () => [...readFileSync(TOUR, "utf8").matchAll(/^(?:title|sentence|then) = "(.*)"$/gm)].map(([, text]) => text);
+
+/** Every sentence of the sources in a folder and of the tour, in the order of the alphabet. */
 export function sentences(folder) {
-  const all = files(folder).flatMap((file) => given(file, readFileSync(file, "utf8")).flatMap((each) => each.all));
+  const all = [...toured(), ...files(folder).flatMap((file) => given(file, readFileSync(file, "utf8")).flatMap((each) => each.all))];
   return [...new Set(all)].sort();
 }
 

@@ -7,6 +7,7 @@
 >>> run.trace("To be")["blocks.0.attn.weights"]     # doctest: +SKIP
 """
 
+import os
 import sys
 from importlib import import_module
 from types import ModuleType
@@ -78,6 +79,11 @@ __all__ = [
     "train",
 ]
 __version__ = "0.1.0"
+
+if "OMP_WAIT_POLICY" not in os.environ:
+    # Before PyTorch is loaded: its threads wait for each other by a short spin, then asleep. By default they spin for
+    # milliseconds, which beside another busy program takes several times as long (docs/experiments.md).
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 _MODULES = {
     "app.facade.ask": "evaluate generate inspect load",

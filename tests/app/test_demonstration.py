@@ -63,7 +63,10 @@ def test_text_and_verdict_come_before_everything_else(shown: Shown) -> None:
     for heading in ("The text it wrote", "Learning", "One attention computation", "without attention", "The model"):
         assert heading in page
     assert not re.search(r"https?://(?!www\.w3\.org)", page)
-    assert 'id="weights"' in (shown.folder / "model.html").read_text(encoding="utf-8")
+    carried = (shown.folder / "model.html").read_text(encoding="utf-8")
+    assert all(f'id="{part}"' in carried for part in ("weights", "weights-2"))
+    assert "full/seed-1 · no-attention/seed-1" in carried
+    assert '<a href="model.html">' in page
     assert str(shown.folder / "model.html") in shown.printed
 
 
@@ -122,10 +125,10 @@ def test_the_folder_of_something_else_is_not_taken(tmp_path: Path) -> None:
     assert (tmp_path / "mine.txt").read_text(encoding="utf-8") == "mine"
 
 
-def test_a_model_that_no_page_can_carry_is_one_line_and_no_page(
+def test_a_model_that_no_page_can_carry_is_two_lines_and_no_page(
     shown: Shown, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("vitral.page.content.MOST_BYTES", 10)
     with symbolic_lengths():
         assert plan_demonstration(shown.folder, CHANGES).carry(run_path(shown.folder / "study", "full", 1)) is None
-    assert capsys.readouterr().err.count("\n") == 1
+    assert capsys.readouterr().err.count("\n") == 2  # of both models, of the first alone

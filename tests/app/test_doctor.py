@@ -14,8 +14,7 @@ from tests.reliability.conftest import last_bytes
 from vitral.app.terminal import run as command
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
-from vitral.doctor import Diagnosis
-from vitral.doctor.machine import examine_machine
+from vitral.doctor import Diagnosis, examine_machine
 from vitral.doctor.run import examine_run, repair_run
 from vitral.runs.checkpoint import list_checkpoints, load_checkpoint, reseal
 from vitral.training import RunConfig, resume, train

@@ -41,6 +41,7 @@ def results(run: vitral.Run, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         "generate": vitral.generate(run, "WREN", max_tokens=9),
         "several": vitral.generate(run, "WREN", max_tokens=9, num_beams=2, num_samples=2),
         "inspect": vitral.inspect(run, "The light"),
+        "sweep": run.sweep("The light"),
         "explain": vitral.explain(run, "To"),
         "example": vitral.explain("the-cat-sat"),
         "check": vitral.check("o-gato-preto"),

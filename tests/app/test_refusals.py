@@ -10,7 +10,7 @@ MISTAKES = [
     ("train nosuch", "not a preset, a known text or a file"),
     ("train shakespear", "did you mean 'shakespeare'"),
     ("train empty.txt", "empty"),
-    ("train latin1.txt", "--encoding cp1252"),
+    ("train latin1.txt", "it looks like cp1252"),
     ("train latin1.txt --encoding utf-16", "--encoding utf-16-le"),
     ("corpus short.txt --field text", "line 1: not a JSON object"),
     ("corpus taken --glob *.py", "no file matches"),

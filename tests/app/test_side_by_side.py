@@ -3,7 +3,7 @@
 import json
 import math
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,13 @@ import pytest
 
 import vitral
 from vitral.compare import BITS, NATS, RunComparison
+from vitral.compare.side_by_side import related
 from vitral.core.config import merge
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import in_language
 from vitral.evaluation import SplitLoss
 from vitral.evaluation.measures import Measures
+from vitral.page import page_of
 from vitral.report.side_by_side import (
     comparison_page,
     comparison_sections,
@@ -25,6 +27,7 @@ from vitral.report.side_by_side import (
     relation_text,
     write_comparison,
 )
+from vitral.runs import load_run
 from vitral.training import RunConfig, train
 
 WORDS = ("the", "cat", "saw", "a", "bird", "and", "sang")
@@ -79,6 +82,8 @@ def test_the_same_tokens_are_compared_in_nats_whatever_the_context(folder: Path)
     assert one.difference.targets == losses[0].num_targets == losses[1].num_targets
     shown = [run.loss.loss for run in found.runs if run.loss is not None]
     assert shown == pytest.approx([losses[1].loss, losses[0].loss], rel=1e-6)
+    wider, base = (load_run(folder / "runs" / name) for name in ("wider", "base"))
+    assert related(wider, base)["difference"] == asdict(one.difference)
 
 
 def test_equal_batches_are_known_by_their_hash(folder: Path) -> None:
@@ -194,6 +199,17 @@ def test_a_text_that_is_lost_is_told_and_can_be_given(folder: Path) -> None:
     assert "日" in comparison_page(lost, comparison_sections(lost))
     for found in (given, kept):
         assert all(run.loss is not None and math.isfinite(run.loss.loss) for run in found.runs)
+
+
+def test_two_runs_of_a_page_have_texts_of_their_own(folder: Path, tmp_path: Path) -> None:
+    texts = [str(shutil.copy(folder / f"{name}.txt", tmp_path)) for name in ("others", "words")]
+    runs = {name: load_run(shutil.copytree(folder / "runs" / name, tmp_path / name)) for name in ("base", "others")}
+    (runs["base"].folder.path / "metrics.jsonl").write_bytes(b"")
+    content = page_of(runs, texts, ablated=False)
+    assert content.beside is not None
+    assert [one.about["text"]["name"] for one in (content, content.beside)] == ["words.txt", "others.txt"]
+    with pytest.raises(UsageError, match="runs"):
+        page_of(runs, [str(tmp_path / "runs")])
 
 
 def test_runs_of_a_folder_stand_by_name_whatever_their_losses(folder: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Threads are given back, and a process does one training at a time."""
+"""Threads are given back, a process does one training at a time, and a launcher says what its ranks are."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.core.process import only_training, using_threads
+from vitral.core.process import launch_name, launched, only_training, using_threads
 
 FORKING = """
 import os
@@ -79,3 +79,25 @@ def test_a_second_training_is_refused_until_the_first_ends() -> None:
 def test_a_forked_child_of_a_training_process_may_train() -> None:
     done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("size", "several"), [(None, False), ("", False), ("1", False), ("2", True), ("two", True)])
+def test_one_process_is_alone(size: str | None, several: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody trains alone by mistake."""
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    if size is not None:
+        monkeypatch.setenv("WORLD_SIZE", size)
+    assert launched() == several
+
+
+def test_all_starts_by_one_launcher_have_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    assert launch_name() == ""
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    names = set[str]()
+    for attempt in range(2):
+        monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", f"/tmp/torchelastic_a/none_b/attempt_{attempt}/0/error.json")
+        names.add(launch_name())
+    assert names == {"/tmp/torchelastic_a/none_b/"}
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "7")
+    assert launch_name() == "7"

@@ -1,9 +1,13 @@
 import json
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vitral.core.streams import numpy_stream
-from vitral.data import CorpusConfig, CorpusReport, corpus_report, load_corpus, prepare, split_text
+from vitral.data import Blocks, CorpusConfig, CorpusReport, corpus_report, load_corpus, prepare, split_text
+from vitral.data.report import duplicates_across
 
 
 def report_on(tmp_path, text: str, context_length: int = 7, batch_size: int = 2, **options: object) -> CorpusReport:
@@ -127,3 +131,29 @@ def test_one_character_is_a_problem_and_thousands_are_none(tmp_path):
     many = report_on(tmp_path, "".join(chr(0x4E00 + index % 1_500) for index in range(60_000)))
     assert len(many.alphabet) == 1_500
     assert not any("tokenizer" in problem for problem in many.problems)  # measured: docs/experiments.md
+
+
+def spans(*blocks):
+    return Blocks(np.array(blocks))
+
+
+@given(st.text("ab ", min_size=30, max_size=120), st.integers(1, 13))
+def test_share_and_example_are_of_the_windows_that_begin_at_a_word(text, length):
+    third = len(text) // 3
+    train, test = [(0, third), (2 * third, len(text))], [(third, 2 * third)]
+
+    def windows(parts):
+        pieces = [text[begin:end] for begin, end in parts]
+        starts = [
+            (piece, at)
+            for piece in pieces
+            for at in range(len(piece) - length + 1)
+            if piece[at] != " " and (at == 0 or piece[at - 1] == " ")
+        ]
+        return [piece[at : at + length] for piece, at in starts]
+
+    known, asked = set(windows(train)), windows(test)
+    twice = [window for window in asked if window in known]
+    found = duplicates_across(text, {"train": spans(*train), "test": spans(*test)}, length)
+    assert found.share == pytest.approx(len(twice) / max(1, len(asked)))
+    assert found.example == (twice[0] if twice else "")

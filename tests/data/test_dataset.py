@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -95,3 +97,12 @@ def test_what_a_run_records(tmp_path, text):
     assert [described["split"][key] for key in ("method", "block", "seed")] == ["blocks", 5_000, 0]
     assert described["vocab_size"] < 5_000
     assert any("instead of 5,000" in note for note in described["notes"])
+
+
+def test_importing_the_room_imports_no_heavy_package():
+    code = (
+        "import sys, vitral.data; "
+        "print(sorted({'pooch', 'requests', 'tokenizers', 'scipy', 'matplotlib', 'jinja2'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

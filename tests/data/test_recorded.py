@@ -17,7 +17,7 @@ from vitral.data import (
     prepare_recorded,
     texts,
 )
-from vitral.data.recorded import without_folders
+from vitral.data.dataset import without_folders
 
 Recorded = dict[str, Any]
 CHARACTERS = 20_011

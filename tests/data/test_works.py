@@ -8,8 +8,7 @@ import pytest
 from vitral.core.errors import UsageError
 from vitral.data import SPLITS, CorpusConfig, prepare
 from vitral.data.split import Blocks, in_blocks
-from vitral.data.training_text import drawn, shared
-from vitral.data.works import held_out, works_from, works_of
+from vitral.data.works import drawn, held_out, shared, works_from, works_of
 
 NUM_WORKS = 20
 

@@ -17,7 +17,7 @@ from vitral.explanation.examples.file import read_example
 from vitral.explanation.exercises.problems import DRAWN, effort
 from vitral.explanation.exercises.sheets import ExerciseSheet
 from vitral.explanation.exercises.workbook import workbook
-from vitral.report.paper import sheet_latex, sheet_page
+from vitral.report.live import sheet_latex, sheet_page
 
 SEEDS = range(12 if os.environ.get("VITRAL_FULL") == "1" else 4)
 FINE = (Verdict.right, Verdict.rounding)

@@ -1,6 +1,10 @@
 """Pages of small models: their parts, their script in node, the page in Chromium."""
 
 import math
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +25,12 @@ from vitral.page.document import asset
 
 Carried = Callable[[str], tuple[Transformer, PageContent]]
 """The fixture `carried` of tests/page: a model of a variant, and what its page carries."""
+SECRET = "a-secret-token"
+SERVE = (
+    "import sys; from pathlib import Path; from vitral.page.server.serving import serve; "
+    "serve([Path(each) for each in sys.argv[3:]], port=int(sys.argv[1]), token=sys.argv[2], browser=False, "
+    "announce=lambda address: print(address, flush=True))"
+)
 CLOSE = 1e-4
 """How near a page comes to PyTorch, relative to the largest number of a value."""
 
@@ -129,3 +139,21 @@ def opened(page: Any, file: Path, fragment: str = "") -> None:
     page.goto("about:blank")
     page.goto(file.as_uri() + fragment)
     page.locator("main h1").wait_for()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+@contextmanager
+def serving(*runs: Path, port: int | None = None, token: str = SECRET) -> Iterator[str]:
+    """The address of a server of runs."""
+    command = [sys.executable, "-c", SERVE, str(port or free_port()), token, *map(str, runs)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"VITRAL_LANG": "en"})
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()

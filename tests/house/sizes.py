@@ -109,7 +109,7 @@ def _main() -> None:
         for unit, rows in measured.items():
             for name, size in rows.items():
                 if size < (budget := budgets[unit][name]):
-                    text = text.replace(f'"{name}" = {budget}\n', f'"{name}" = {size}\n')
+                    text = text.replace(f'"{name}" = {budget:_}\n', f'"{name}" = {size:_}\n')
         BUDGETS.write_text(text, encoding="utf-8", newline="\n")
 
 

@@ -14,16 +14,18 @@ from vitral.inspection import head_patterns
 from vitral.inspection.attention import (
     BROAD,
     add_share,
+    against_other_seeds,
     attended_distance,
+    attention_rows,
     kind_masks,
     landmarks,
     mean_entropy_share,
     name_of,
     overlap,
     overlaps,
+    rows_of,
     with_uniform,
 )
-from vitral.inspection.head_overlap import against_other_seeds, attention_rows, rows_of
 from vitral.inspection.numbers import RunningMean
 from vitral.model import ModelConfig, Transformer
 

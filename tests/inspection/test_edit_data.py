@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.inspection.edit_data import Edit, edited, edits_of, read_edits
+from vitral.inspection.edit_data import Edit, edited, editor, edits_of, existing, read_edits
 
 HEADED = torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(1))
 FLAT = HEADED[:, 0]
@@ -25,6 +25,7 @@ WRONG = [
     ('[{"at": "embed", "do": "zero", "positions": "some"}]', "edits.0: positions"),
     ('[{"at": "embed", "do": "zero", "positions": [1, -1]}]', "edits.0: positions"),
     ('[{"at": "embed", "do": "zero", "heads": []}]', "edits.0: heads"),
+    ('[{"at": "embed", "do": "zero", "columns": [-1]}]', "edits.0: columns"),
     ('[{"at": "embed", "do": "zero"}, {"at": 3, "do": "zero"}]', "edits.1: at"),
     ("[" * 100_000, "not JSON"),
 ]
@@ -57,17 +58,21 @@ def test_edits_are_read_from_a_file_and_written_again(tmp_path: Path) -> None:
 PLACES = [(None, "all"), ([1], "all"), (None, [2]), ([2, 0], [3, 1])]
 
 
+@pytest.mark.parametrize("columns", [None, [4, 1]])
 @pytest.mark.parametrize(("heads", "positions"), PLACES)
 @pytest.mark.parametrize("kind", ["zero", "mean", "scale", "set", "patch"])
-def test_the_chosen_numbers_change_as_told_and_no_others(kind: str, heads: list | None, positions: object) -> None:
+def test_the_chosen_numbers_change_as_told_and_no_others(
+    kind: str, heads: list | None, positions: object, columns: list | None
+) -> None:
     value = HEADED if heads is not None else FLAT
     other = torch.randn(value.shape, generator=torch.Generator().manual_seed(2))[:1]
     needs = {"scale": {"factor": -0.5}, "set": {"value": 7.0}, "patch": {"from": "x"}}.get(kind, {})
-    edit = edits_of([{"at": "a", "do": kind, "heads": heads, "positions": positions, **needs}])[0]
+    edit = edits_of([{"at": "a", "do": kind, "heads": heads, "positions": positions, "columns": columns, **needs}])[0]
     made = edited(value, edit, other if kind == "patch" else None)
     for cell in np.ndindex(*value.shape):
         row, place = cell[:-2], cell[-2]
         chosen = (heads is None or cell[1] in heads) and (positions == "all" or place in positions)  # pyright: ignore
+        chosen = chosen and (columns is None or cell[-1] in columns)
         expected = {
             "zero": 0.0,
             "mean": value[row].double().mean(dim=0)[cell[-1]].float(),
@@ -77,6 +82,13 @@ def test_the_chosen_numbers_change_as_told_and_no_others(kind: str, heads: list 
         }
         assert made[cell] == (expected[kind] if chosen else value[cell])
     assert value is made or not made.is_set_to(value)
+
+
+def test_columns_that_do_not_exist_are_refused_and_those_of_later_keys_wait() -> None:
+    with pytest.raises(UsageError, match=r"edits\.0: columns: a has 5"):
+        editor(edits_of([{"at": "a", "do": "zero", "columns": [5]}]), {})("a", HEADED)
+    of_keys = {"at": "blocks.0.attn.scores", "do": "zero", "columns": [1, 7]}
+    assert existing(edits_of([of_keys]), 5)[0].columns == (1,)
 
 
 def test_a_forbidden_key_stays_forbidden_and_is_not_in_the_mean() -> None:

@@ -12,8 +12,7 @@ from torch import Tensor
 from vitral.core.streams import numpy_stream
 from vitral.data.tasks import MarkovChains
 from vitral.inspection import chain_distances, induction_ablation, induction_scores, repetition_nats
-from vitral.inspection.induction import occurrences
-from vitral.inspection.predictors import chain_predictions
+from vitral.inspection.induction import chain_predictions, occurrences
 from vitral.model import ModelConfig, Transformer
 
 

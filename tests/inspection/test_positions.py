@@ -9,7 +9,7 @@ import pytest
 from vitral.data import Split, windows
 from vitral.inspection import loss_by_position
 from vitral.inspection.positions import loss_beyond, loss_inside, window_nats
-from vitral.inspection.windows import window_starts
+from vitral.inspection.targets import window_starts
 from vitral.model import ModelConfig, Transformer
 
 Positions = Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"]

@@ -6,7 +6,7 @@ import torch
 
 from vitral.core.errors import UsageError
 from vitral.data import Split
-from vitral.inspection.windows import scored_windows, window_starts
+from vitral.inspection.targets import scored_windows, window_starts
 
 
 def part(num: int, segments: int = 1) -> Split:

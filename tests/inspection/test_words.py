@@ -15,13 +15,15 @@ from vitral.data import CorpusConfig, Dataset, Split, bpe_tokenizer, char_tokeni
 from vitral.inspection import agreeing_weights, similar_word_scores, word_measures
 from vitral.inspection.minimal_pairs import (
     MinimalPair,
+    PairKind,
     counted_pairs,
     item_scores,
+    language_of,
     log_probability,
     pair_scores,
     pairs_of,
+    word_lists,
 )
-from vitral.inspection.word_lists import PairKind, language_of, word_lists
 from vitral.inspection.words import (
     REACH,
     co_occurrences,
@@ -246,14 +248,11 @@ def with_scores(scores: torch.Tensor, context_length: int, by_key: torch.Tensor 
 
 
 CHARACTERS = char_tokenizer("".join(sorted(set("\n The keys are is here. The ray The sky"))))
-KIND = PairKind.parse(
-    {
-        "kind": "agreement",
-        "templates": ["{subject} {element} here."],
-        "elements": [["is", "are"]],
-        "subjects": [["The key", "The keys"], ["The ray", "The rays"], ["The sky", "The zoos"]],
-    },
-    "kind",
+KIND = PairKind(
+    kind="agreement",
+    templates=["{subject} {element} here."],
+    elements=[["is", "are"]],
+    subjects=[["The key", "The keys"], ["The ray", "The rays"], ["The sky", "The zoos"]],
 )
 
 

@@ -6,12 +6,15 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from foreign import run_of
 from pages import Carried, content_of
 from symbols import symbolic_lengths
-from variants import TEXT, TOKENIZER, VARIANTS, made
+from variants import GENERATED, TEXT, TOKENIZER, VARIANTS, made
 
 from vitral.model import Transformer
 from vitral.page.content import PageContent
+from vitral.runs import LoadedRun, load_run
+from vitral.runs.checkpoint import as_tensors
 
 TWO_LAYERS = ("pre", "lstm", "masks by block, some biases")
 
@@ -28,12 +31,28 @@ def carried(once: Callable[[str, Callable[[Path], object]], Path]) -> Carried:
 
     @cache
     def get(variant: str) -> tuple[Transformer, PageContent]:
-        model = made(VARIANTS[variant] if variant in TWO_LAYERS else {"num_layers": 1} | VARIANTS[variant])
+        model = made(GENERATED[variant] if variant in TWO_LAYERS else {"num_layers": 1} | GENERATED[variant])
 
         def make(folder: Path) -> None:
             folder.mkdir()
             (folder / "content").write_bytes(pickle.dumps(content_of(model, TOKENIZER, TEXT)))
 
         return model, pickle.loads((once(f"page {variant}", make) / "content").read_bytes())
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def filmed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], LoadedRun]:
+    """`filmed("pre")`: a run of a variant whose film has other weights after the steps 10 and 14."""
+
+    @cache
+    def get(variant: str) -> LoadedRun:
+        run = run_of(made(VARIANTS[variant]), tmp_path_factory.mktemp("film") / "run")
+        for step in (10, 14):
+            weights = made(VARIANTS[variant], seed=step).state_dict()
+            run.folder.write_frame(step, as_tensors({name: one.half() for name, one in weights.items()}))
+        run.folder.save(run.folder.load(warn=print), keep=1)
+        return load_run(run.folder.path)
 
     return get

@@ -212,7 +212,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is_computed(
 ) -> None:
     there = tmp_path / "there.html"
     there.write_text("mine", encoding="utf-8")
-    monkeypatch.setattr("vitral.page.page_content", None)
+    monkeypatch.setattr("vitral.page.page_of", None)
     for out, reason in ((there, "exists already"), (tmp_path / "no folder" / "page.html", "cannot be written")):
         with pytest.raises(Exception, match=reason) as refused:
             bundle(run, out)

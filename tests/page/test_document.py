@@ -16,11 +16,13 @@ from variants import TEXT, TOKENIZER
 
 import vitral
 from vitral.app.terminal import app
+from vitral.core.errors import UsageError
 from vitral.page.content import expected_size
-from vitral.page.document import SCRIPT, as_text, asset, page_document, parts_of, sentences, words
+from vitral.page.document import SCRIPT, as_text, asset, own_stops, page_document, parts_of, sentences, words
 from vitral.page.said import in_commands
+from vitral.page.tour import KEYS, LEFT_OUT, stops_of
 
-MOST_WEIGHT = 76_000
+MOST_WEIGHT = 98_000
 """Bytes of script and style, compressed; the words, which are data, come on top."""
 
 
@@ -79,17 +81,39 @@ def test_commands_name_a_run_from_where_the_user_stands(tmp_path: Path, monkeypa
 
 
 DOCS = Path(__file__).parents[2] / "docs"
+STATE = DOCS.parent / "web" / "src" / "page" / "state.ts"
 PAGES = [DOCS / "page.md", DOCS / "pt" / "page.md"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=["en", "pt"])
-def test_its_commands_and_its_line_of_python_run(page: Path) -> None:
+def test_its_commands_its_line_of_python_and_its_tour_are_right(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
+    (tour,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    file = tmp_path / "mine.toml"
+    file.write_text(tour, encoding="utf-8")
+    assert len(stops_of(file)) == 2
+    assert own_stops() == stops_of()
+    file.write_text(tour.replace("b=1&h=0", "b=1&g=2.done&u=1e-7"), encoding="utf-8")
+    assert stops_of(file)[0]["address"].endswith("&b=1&u=1e-7")
+    (defaults,) = re.findall(r"DEFAULTS = \{(.*?)\}", STATE.read_text(encoding="utf-8"))
+    assert set(re.findall(r"(\w+):", defaults)) <= {*KEYS.split(", "), *LEFT_OUT}
     commands = re.findall(r"^vitral bundle (.*)$", text, re.MULTILINE)
     bundle = get_command(app).commands["bundle"]  # pyright: ignore[reportAttributeAccessIssue]
     given = [bundle.make_context("bundle", shlex.split(words, comments=True)).params for words in commands]
-    assert [str(one["out"]) for one in given] == ["None", "lecture.html", "other.html", "whole.html"]
-    assert {str(one["run"]) for one in given} == {"runs/mine"}
+    outs = [None, "lecture.html", "other.html", "whole.html", "two.html", None]
+    assert [one["out"] and str(one["out"]) for one in given] == outs
+    assert {str(one["runs"][0]) for one in given} == {"runs/mine"}
     assert [given[1]["checkpoint"], given[2]["corpus"], given[3]["ablations"]] == ["last", "my.txt", True]
     assert "vitral.bundle(" in text
     assert callable(vitral.bundle)
+
+
+WRONG = ["wait='a miracle'", "then='{end}'", "address='yy=2'", "address='h=one'", "colour='red'", "then=''"]
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_wrong_tour_is_refused_in_one_line_with_its_place(line: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f"[[stops]]\ntitle='T'\nhighlight='heads'\nsentence='S'\n{line}", encoding="utf-8")
+    with pytest.raises(UsageError, match=rf"mine.toml: stops.0.*{line.partition('=')[0]}.*$"):
+        stops_of(file)

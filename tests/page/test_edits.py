@@ -40,6 +40,8 @@ def random_edit(model: Transformer, kind: str, rng: random.Random) -> dict[str, 
         edit["heads"] = rng.sample(range(heads[name]), rng.randint(1, heads[name]))
     if rng.random() < 0.7:
         edit["positions"] = rng.sample(range(len(TEXT)), rng.randint(1, 3))
+    if rng.random() < 0.5:
+        edit["columns"] = rng.sample(range(2), rng.randint(1, 2))
     more = {"scale": ("factor", rng.uniform(-2, 2)), "set": ("value", rng.uniform(-2, 2)), "patch": ("from", "")}
     if kind == "patch":
         short = name.rpartition(".")[2] not in ("scores", "scaled", "masked", "weights") and rng.random() < 0.5
@@ -126,6 +128,7 @@ WORDS = [
     *({"at": "a", "do": "zero", "heads": [0.5]}, {"at": "a", "do": "zero", "positions": "some"}),
     *({"at": "a", "do": "zero", "positions": [-1]}, {"at": "a", "do": "zero", "positions": [2]}),
     *({"at": "a", "do": "set", "value": each} for each in (1e38, -1e39, 3.4028235e38, 3.4028236e38)),
+    *({"at": "a", "do": "zero", "columns": each} for each in ([0], [], [1.5], None, "all", 2)),
     *({"at": "a", "do": "zero", "positions": None}, {"at": "a", "do": "zero", "heads": None}),
 ]
 

@@ -134,7 +134,8 @@ AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min
 @pytest.mark.parametrize(("theme", "language"), [("light", "en"), ("dark", "pt")])
 def test_axe_finds_nothing(theme: str, language: str, one: Made, window: Any) -> None:
     edits = quote(json.dumps(OFF))
-    opened(window, one.file, f"#c={theme}&l={language}&e={edits}")
+    opened(window, one.file, f"#c={theme}&l={language}&e={edits}&w=2&x=&g=2")
+    window.locator("#figure-sweep").wait_for()
     window.evaluate(AXE.read_text(encoding="utf-8"))
     for _ in range(2):  # then with the list of keys
         found = window.evaluate("() => axe.run()")

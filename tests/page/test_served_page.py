@@ -1,14 +1,9 @@
 """The page over a server, in Chromium: the run's numbers under the pointer, a server that dies and comes back."""
 
-import os
 import re
 import shlex
 import shutil
-import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +11,7 @@ from urllib.parse import quote
 import pytest
 from browser import CHROMIUM, needs_chromium
 from foreign import run_of
+from pages import SECRET, free_port, serving
 from tokenizers import Tokenizer as Engine
 from tokenizers import models, normalizers, pre_tokenizers
 from variants import TOKENIZER, made
@@ -26,12 +22,6 @@ from vitral.core.errors import UsageError
 from vitral.data import file_tokenizer
 
 TEXT = "abc ha b"
-SECRET = "a-secret-token"
-SERVE = (
-    "import sys; from pathlib import Path; from vitral.page.server.serving import serve; "
-    "serve([Path(each) for each in sys.argv[3:]], port=int(sys.argv[1]), token=sys.argv[2], browser=False, "
-    "announce=lambda address: print(address, flush=True))"
-)
 pytestmark = [pytest.mark.merge, needs_chromium]
 pytest.importorskip("playwright")
 
@@ -41,23 +31,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served") / "tiny"
     run_of(made("pre"), folder)
     return folder
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
-
-
-@contextmanager
-def serving(*runs: Path, port: int | None = None, token: str = SECRET) -> Iterator[str]:
-    command = [sys.executable, "-c", SERVE, str(port or free_port()), token, *map(str, runs)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"VITRAL_LANG": "en"})
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-    finally:
-        process.kill()
-        process.communicate()
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +157,13 @@ def test_a_tokenizer_that_no_page_carries_is_the_server_s(several, windows, tmp_
         vitral.bundle(words, tmp_path / "page.html")
     page = windows()
     page.goto(address)
+    write(page, "abc")
+    beside = page.get_by_label("beside it")
+    beside.select_option("mine")
+    page.locator("section.readers").wait_for()
+    beside.select_option("words")
+    page.get_by_text("It has another tokenizer").wait_for()
+    page.locator("section.readers").wait_for(state="detached")
     page.get_by_role("button", name="words", exact=True).click()
     page.locator("p.name:has-text('words')").wait_for()
     field = page.locator("textarea, input[type=text]").first
@@ -202,14 +182,6 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         run_of(made(variant), folder)
     with serving(*runs) as told:
         yield told
-
-
-SAID = """() => {
-  const copy = document.querySelector("main").cloneNode(true);
-  copy.querySelectorAll("#figure-overview .mark").forEach((each) => each.remove());
-  return copy.innerText;
-}"""
-"""All that a page says, but the numbers of a pane, whose order is that of the first sentence."""
 
 
 def test_of_two_runs_a_page_is_one_at_a_time_and_as_if_opened_anew(two: str, windows) -> None:
@@ -231,11 +203,22 @@ def test_of_two_runs_a_page_is_one_at_a_time_and_as_if_opened_anew(two: str, win
         anew.goto(f"{two}&{page.evaluate('vitralPage.written()')}")
         for each in (page, anew):
             each.locator("#opened .equation").wait_for()
-        found, wanted = (each.evaluate(SAID) for each in (page, anew))
+            each.locator("section.readers").get_by_text("by attention, token by token").wait_for()
+        found, wanted = (each.locator("main").inner_text() for each in (page, anew))
         assert found == wanted
         assert name in found
         assert (page.locator("#figure-heads").count() == 1) is (place == 0)
     assert [each for each in faults if "ERR_" not in each] == []
+
+
+def test_the_server_s_sweep_is_python_s(run: Path, address: str, windows) -> None:
+    page, other = windows(), "abch\nbaa"
+    page.goto(f"{address}&text={quote(TEXT)}&x={quote(other)}&z=head")
+    page.wait_for_function("() => vitralPage.swept.value?.effects.every((each) => !Number.isNaN(each))")
+    wanted = [each["effect"] for each in vitral.load(run).sweep(TEXT, other, by="head").records()]
+    assert page.evaluate("() => Array.from(vitralPage.swept.value.effects)") == pytest.approx(
+        wanted, rel=1e-3, abs=1e-3
+    )
 
 
 OPENED = """() => ({

@@ -94,27 +94,6 @@ def test_death_at_any_call(what: str, when: str, trials: int, tmp_path: Path, ta
     tally(f"deaths before and after a call of {what}", len(found) - 1)
 
 
-@trials(7, 3, 1)
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_death_while_the_events_of_a_stop_are_removed(when: str, trials: int, tmp_path: Path, tally: Tally) -> None:
-    """The log is never unlike its seal, and the next resume removes what is left of them."""
-    base = saved(tmp_path / "base")
-    stopped = RunFolder.open(base)
-    kept = stopped.metrics()
-    stopped.append_metric({"event": "stopped", "step": 3, "reason": "not finite"})
-    stopped.reseal()
-    assert stopped.metrics() != kept
-    count = 0
-    for path, died in deaths(lambda path: shutil.copytree(base, path), rewind, tmp_path, trials, when):
-        seen = RunFolder.open(path).metrics()  # between two renames only up to the checkpoint before
-        assert seen[: len(kept)] == kept[: len(seen)]
-        rewind(path)
-        assert [json.loads(line) for line in (path / "metrics.jsonl").read_bytes().splitlines()] == kept
-        count += died
-    assert count > 3 // trials
-    tally(f"deaths {when} a call of a rewind", count)
-
-
 class Disk:
     """What a disk that loses everything not flushed would hold after some of the calls of a save."""
 

@@ -24,11 +24,10 @@ from tests.reliability.conftest import STEPS, Tally, last_bytes, trials
 from tests.reliability.damages import Tree, is_one_line
 from vitral.app.run import Run
 from vitral.core.errors import UsageError, VitralError
-from vitral.core.files import as_json, sha256
-from vitral.core.seals import sealed_json
+from vitral.core.files import as_json, sealed_json, sha256
 from vitral.doctor.run import examine_run
 from vitral.report.run import write_run_report
-from vitral.runs import LoadedRun, load_run
+from vitral.runs import LoadedRun, RunFolder, load_run
 from vitral.runs.checkpoint import FILES, FORMAT, MANIFEST
 from vitral.runs.config import comparable
 from vitral.training import RunConfig, resume, train
@@ -121,6 +120,7 @@ ANYWHERE: dict[str, Harm] = {
 }
 STATES = (DEEP, PICKLE, b'{"step": "../../x"}', b'{"step": ' + b"9" * 5000 + b"}", b'{"step": -1}')
 HISTORIES = ("[]", '{"metrics": [7]}', '{"metrics": {"bytes": 1e999, "lines": 1, "sha256": ""}}')
+FRAMES = ({"event": "frame"}, {"event": "frame", "step": "x", "sha256": ""})
 TOKENIZERS = (
     '{"name": "../../x"}',
     '{"name": "char", "tokens": ["<PAD>", "a", "a"]}',
@@ -165,6 +165,7 @@ def harms() -> dict[str, Harm]:
             )
             for old, new in CONFIGS
         },
+        **{f"log: {one}": lambda run, one=one: RunFolder(run).reseal(one) for one in FRAMES},
         "weights: NaN": not_finite,
         "run: another": lambda run: (run / "run.json").write_bytes(sealed_json({"run": "0" * 64})),
         f"{MANIFEST}: a path": lambda run: (run / STEP / MANIFEST).write_bytes(

@@ -7,11 +7,11 @@ import pytest
 from matplotlib.figure import Figure
 
 from vitral.core.errors import UsageError
-from vitral.report.lines import Line, Reference, loss_plot
+from vitral.report.lines import Line, loss_plot
 from vitral.report.maps import attention_maps
 from vitral.report.style import drawn_bytes
 
-LINES = [Reference("bigram", 2.52), Reference("trigram", 1.949), Reference("4-gram", 1.595)]
+LINES = [("bigram", 2.52), ("trigram", 1.949), ("4-gram", 1.595)]
 WEIGHTS = [[[1.0, 0.0, 0.0], [0.25, 0.75, 0.0], [0.5, 0.3, 0.2]]] * 2
 
 

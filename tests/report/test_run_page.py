@@ -1,6 +1,5 @@
 """The page of a run: the text it wrote comes first; its curve is right however many evaluations there are."""
 
-import json
 import re
 import shutil
 from collections.abc import Callable
@@ -76,14 +75,7 @@ def _measured(trainer: Any, loss: float) -> dict[str, float]:
 
 def test_copied_passages_are_marked(tiny_run: Path, tmp_path: Path) -> None:
     run = RunFolder.open(shutil.copytree(tiny_run, tmp_path / "run"))
-    log = run.path / "metrics.jsonl"
-    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    text = "<i>one two</i> three"
-    changed = [
-        {**event, "text": text, "copied": [[3, 10]]} if event["event"] == "sample" else event for event in events
-    ]
-    log.write_text("".join(json.dumps(event) + "\n" for event in changed), encoding="utf-8")
-    RunFolder.open(run.path).reseal("metrics")
+    run.reseal({"event": "sample", "step": 1, "text": "<i>one two</i> three", "copied": [[3, 10]]})
     page = write_run_report(run.path).read_text(encoding="utf-8")
     assert "&lt;i&gt;<mark>one two</mark>&lt;/i&gt; three" in page
 

@@ -23,7 +23,8 @@ def checkpoint() -> Callable[..., Checkpoint]:
         state = {"seed": 7, "loss_sum": 0.1 + step, "best_loss": None}
         if best is not None:
             state["best_step"] = best
-        return Checkpoint(step, model, optimizer, state, {"step_of_history": step})
+        history = {"step_of_history": step, "metrics": {"lines": 0, "bytes": 0, "sha256": ""}}
+        return Checkpoint(step, model, optimizer, state, history)
 
     return make
 

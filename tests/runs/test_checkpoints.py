@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.core.seals import sealed_json
+from vitral.core.files import sealed_json
 from vitral.runs.checkpoint import (
     FILES,
     FORMAT,

@@ -111,7 +111,6 @@ class TestMetrics:
         assert folder.rewind(folder.latest()) == 0
         assert (folder.path / "metrics.jsonl").read_bytes().count(b"\n") == kept
         assert folder.metrics() == list(self.EVENTS[:kept])
-        folder.log.require(folder.log.seal())
 
     def test_rewinding_cuts_a_torn_line_and_says_so(self, measured: RunFolder, checkpoint: Made) -> None:
         measured.save(checkpoint(3), keep=2)

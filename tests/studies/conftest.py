@@ -18,9 +18,9 @@ from vitral.evaluation import NgramBaselines
 from vitral.model import Transformer
 from vitral.report import style
 from vitral.report.sections import Table
-from vitral.report.study_tables import means_table, rows_table
+from vitral.report.study_tables import view_tables
 from vitral.studies import ArmResult, RunResult, Study, StudyResult, run_study, study_named
-from vitral.studies.probe import ArmMeasures, Means, Trained, View
+from vitral.studies.probe import ArmMeasures, Trained, View
 from vitral.studies.probes import probe_named
 from vitral.studies.resolution import resolve
 from vitral.studies.results import run_path
@@ -120,7 +120,7 @@ def unfinished(run: Path) -> Path:
 
 def tables(view: View) -> list[Table]:
     """Of a page of a probe."""
-    return [means_table(one) if isinstance(one, Means) else rows_table(one) for one in view.tables]
+    return view_tables(view)
 
 
 def measures(arms: Mapping[str, Mapping[int, Any]], **configs: Any) -> list[ArmMeasures]:
@@ -164,7 +164,9 @@ def fresh(config: RunConfig, **model: Any) -> Trained:
     """A fresh model in place of a trained one: measuring does not ask whether it learned anything."""
     config, dataset = RunConfig.parse(merge(config.plain(), {"model": model})), prepare(config.corpus)
     made = Transformer(config.model, dataset.tokenizer.vocab_size, seed=config.seed).eval()
-    run: Any = SimpleNamespace(model=made, tokenizer=dataset.tokenizer, config=config.plain(), step=0)
+    run: Any = SimpleNamespace(
+        sealed=SimpleNamespace(config=config), model=made, tokenizer=dataset.tokenizer, config=config.plain()
+    )
     return Trained("base", 1, run, dataset, "quick")
 
 

@@ -8,7 +8,7 @@ import pytest
 from vitral.core.language import in_language
 from vitral.report.study import StudyPage, write_report
 from vitral.studies import StudyResult, run_study, study_named, study_names
-from vitral.studies.catalogue import TEXTS, told
+from vitral.studies.study_file import TEXTS, told
 from vitral.training import RunConfig
 
 ENGLISH = set(

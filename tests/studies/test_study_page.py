@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vitral.core.seals import unsealed_json
+from vitral.core.files import unsealed_json
 from vitral.report import study as study_page
 from vitral.report.study import StudyPage, write_report
 from vitral.studies import StudyResult, loss_claims

@@ -8,8 +8,7 @@ import pytest
 
 from tests.studies.conftest import fresh, is_plain, viewed
 from vitral.inspection import KINDS
-from vitral.inspection.attention import BROAD
-from vitral.inspection.head_overlap import STEPS
+from vitral.inspection.attention import BROAD, STEPS
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
 from vitral.studies.probe import View

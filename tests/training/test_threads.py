@@ -77,3 +77,34 @@ def test_losses_and_gradients_have_an_order_of_sums(
     train(configured(training={"steps": 2}), tmp_path / "run")
     assert seen == [True] * 8
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+PRODUCTS = """
+import time
+import vitral
+import torch
+
+matrix = torch.randn(256, 256)
+matrix @ matrix
+before = time.process_time()
+for _ in range(500):
+    torch.relu(matrix @ matrix)
+print(time.process_time() - before)
+"""
+
+
+@pytest.mark.merge
+def test_threads_that_wait_leave_the_processor_to_others() -> None:
+    def seconds(threads: int) -> float:
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
+        command = [sys.executable, "-c", PRODUCTS]
+        return float(subprocess.check_output(command, env=own | {"OMP_NUM_THREADS": str(threads)}))
+
+    alone = seconds(1)
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        assert seconds(2) <= 2.5 * alone + 0.1  # with threads that spin, ten times as much
+    finally:
+        for each in busy:
+            each.kill()
+            each.wait()

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_type_hints
 
@@ -130,9 +131,7 @@ def validated(function: F) -> F:
         given.__annotations__ = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
         names: dict[str, Any] = {}
         if "Run'" in str(given.__annotations__):  # its module brings PyTorch
-            from vitral.app.run import Run
-
-            names["Run"] = Run
+            names["Run"] = _class_of_runs()
         hints = get_type_hints(given, vars(inspect.getmodule(function)), names, include_extras=True)
         given.__annotations__ = hints
         parameters = inspect.signature(function).parameters.values()
@@ -217,14 +216,21 @@ def free_folder(name: str, is_free: Callable[[Path], bool] = lambda folder: not 
     return next(folder for one in names if is_free(folder := Path("runs") / one))
 
 
+def _class_of_runs() -> "type[Run]":
+    """`Run`, found when it is needed: its methods are validated too."""
+    return import_module("vitral.app.run").Run
+
+
 def path_of(run: "str | Path | Run") -> Path:
     """The folder of a run.
 
     Raises:
-        UsageError: an empty path.
+        UsageError: an empty path, or a frame, which is no folder.
     """
     if run == "":
         raise UsageError("a run's folder is expected, not an empty text")
+    if not isinstance(run, str | Path) and run.frame is not None:
+        raise UsageError("{path}: it is a frame of the film; give the run that it is of", path=run.path)
     return Path(run) if isinstance(run, str | Path) else run.path
 
 
@@ -237,13 +243,14 @@ def opened(
 ) -> "Run":
     """A loaded run: that of a folder, or the given one, which is taken as it is unless one of the others is given.
 
+    A frame remains the frame, unless a checkpoint is asked for.
+
     Raises:
         UsageError: not a run, or it cannot be loaded so.
     """
-    from vitral.app.run import Run
-
     asked: Mapping[str, Any] = given(which=checkpoint, device=device, dtype=dtype, corpus=corpus)
-    if not isinstance(run, Run):
-        return Run(run, **asked)
+    if isinstance(run, str | Path):
+        return _class_of_runs()(run, **asked)
     now = {"which": run.which, "device": run.device, "dtype": run.dtype, "corpus": run.corpus}
-    return Run(run.path, **{**now, **asked}) if asked else run
+    made = _class_of_runs()(run.path, **{**now, **asked}) if asked else run
+    return made if run.frame is None or made is run or checkpoint else made.at(run.frame)

@@ -9,13 +9,13 @@ from typing import Any
 from vitral.app.arguments import free_folder
 from vitral.app.run import Run
 from vitral.core.errors import UsageError
-from vitral.core.files import is_left_behind, replace_durably
+from vitral.core.files import MANIFEST, is_left_behind, replace_durably
 from vitral.core.language import language
-from vitral.core.seals import MANIFEST
 from vitral.data import Dataset, prepare
 from vitral.evaluation import copied_spans, training_text
-from vitral.page import page_content, page_document
-from vitral.report.demonstration import FIGURES, PAGE, DemonstrationResult
+from vitral.page import page_document, page_of
+from vitral.page.said import short_names
+from vitral.report.demonstration import FIGURES, MODEL, PAGE, DemonstrationResult
 from vitral.report.model import ModelCount
 from vitral.report.survey import survey_dataset
 from vitral.runs import load_run, refuse_existing
@@ -29,8 +29,6 @@ from vitral.training.configuration import configure
 SEEDS = (1, 2, 3)
 PRESET = "demo"
 STUDY = "study"
-MODEL = "model.html"
-"""The page that carries the model."""
 CHARACTERS, SAMPLE_SEED, TEMPERATURE = 600, 1, 0.8
 
 
@@ -103,19 +101,24 @@ class Demonstration:
         )
 
     def carry(self, run: Path) -> Path | None:
-        """Write the page that carries the trained model and return its path; None, with a note, if no page can.
+        """Write the page that carries the trained model, beside it the one without attention, and return its path.
+
+        Where a page cannot carry both, it carries the first alone; None if it cannot either. A note says so.
 
         Raises:
             StorageError: writing to disk failed.
         """
         path = self.out / MODEL
-        try:
-            content = page_content(load_run(run), self.subject.folder, ablated=False)
-        except UsageError as error:
-            warn_on_stderr(str(error))
-            return None
-        replace_durably(path, page_document(content).encode())
-        return path
+        both = [run, run_path(self.out / STUDY, self.study.arms[1].name, self.study.seeds[0])]
+        for named in (zip(short_names(both), both, strict=True), [(self.subject.folder, run)]):
+            try:
+                content = page_of({name: load_run(folder) for name, folder in named}, ablated=False)
+            except UsageError as error:
+                warn_on_stderr(str(error))
+                continue
+            replace_durably(path, page_document(content).encode())
+            return path
+        return None
 
 
 def plan_demonstration(out: Path | None, settings: Mapping[str, Any]) -> Demonstration:

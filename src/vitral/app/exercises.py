@@ -11,7 +11,7 @@ from vitral.core.language import _, language
 from vitral.explanation.examples.by_name import write_new
 from vitral.explanation.exercises.sheets import ExerciseSheet
 from vitral.explanation.exercises.workbook import workbook
-from vitral.report.paper import practice_page, sheet_latex, sheet_page
+from vitral.report.live import practice_page, sheet_latex, sheet_page
 
 Maker = Callable[[], bytes | None]
 FORMS = ("toml", "tex", "html", "xlsx")

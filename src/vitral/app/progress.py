@@ -64,8 +64,9 @@ class TrainingState:
             self.last["start"]["steps"] = event["steps"]
         elif kind == "end" and event["finished"] and "arm" in event and "evaluation" in self.last:
             self.arms.setdefault(event["arm"], []).append(self.last["evaluation"]["test_loss"])
-        named = {"name": event.get("name"), "subject": event.get("subject")}
-        self.measuring = _("measuring {name}: {subject}", **named) if kind == "probe" else ""
+        self.measuring = ""
+        if kind == "probe":
+            self.measuring = _("measuring {name}: {subject}", name=event["name"], subject=event["subject"])
         self.run = {key: event[key] for key in ("arm", "seed", "run", "runs", *WORK) if key in event}
         if self.run.get("in_all"):
             self.study_began = self.study_began or time.monotonic()

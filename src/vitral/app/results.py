@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _, in_language, number
-from vitral.core.shown import Shown
-from vitral.core.tables import Tabular
+from vitral.core.shown import Shown, Tabular
 from vitral.decoding import Sample, Way
 from vitral.report.html import page
-from vitral.report.notebook import page_of, written_page
+from vitral.report.notebook import written_page
 from vitral.report.plain import plain_text
 from vitral.report.sections import Listing, Paragraph, Preformatted
 from vitral.report.tables import Column, Table
@@ -92,11 +91,10 @@ class Samples(Shown, Tabular):
 
     plain = records
 
-
-@page_of.register
-def _samples_page(samples: Samples) -> str:
-    title = _("Written by {run} at step {step:,}", run=samples.run, step=samples.step)
-    return page(title, [Preformatted(*headed) for headed in samples._headed()])
+    def page(self) -> str:
+        """The texts as an HTML document."""
+        title = _("Written by {run} at step {step:,}", run=self.run, step=self.step)
+        return page(title, [Preformatted(*headed) for headed in self._headed()])
 
 
 @dataclass(frozen=True, repr=False)
@@ -163,11 +161,6 @@ class Inspection(Shown, Tabular):
         return made
 
 
-@page_of.register
-def _inspected_page(inspected: Inspection) -> str:
-    return inspected.page()
-
-
 @dataclass(frozen=True, repr=False)
 class Names(Shown, Tabular):
     """Names of one kind, each with a description.
@@ -189,10 +182,6 @@ class Names(Shown, Tabular):
     def __len__(self) -> int:
         """The number of names."""
         return len(self.descriptions)
-
-    def __contains__(self, name: object) -> bool:
-        """Whether there is such a name."""
-        return name in self.descriptions
 
     def __getitem__(self, name: str) -> str:
         """The description of a name, in English.
@@ -233,10 +222,9 @@ class Names(Shown, Tabular):
             for name, said in self.descriptions.items()
         ]
 
-
-@page_of.register
-def _names_page(names: Names) -> str:
-    return page(_(TITLES[names.kind]), [names.table()], lead=_(USED_BY[names.kind]))
+    def page(self) -> str:
+        """The table as an HTML document."""
+        return page(_(TITLES[self.kind]), [self.table()], lead=_(USED_BY[self.kind]))
 
 
 def _minutes(minutes: float | None) -> str:
@@ -318,7 +306,6 @@ class DemoPage(Shown):
         with in_language("en"):
             return {**paths, "sample": self.sample, "verdicts": list(self.verdicts)}
 
-
-@page_of.register
-def _demo_page(demonstrated: DemoPage) -> str:
-    return written_page(demonstrated.html, demonstrated)
+    def page(self) -> str:
+        """The page of the demonstration, as it was written."""
+        return written_page(self.html, self)

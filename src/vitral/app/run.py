@@ -5,6 +5,7 @@ What only some operations need, pages and plots above all, is imported by them: 
 
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import copy
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,8 +16,7 @@ from torch import Tensor
 from vitral.core.devices import DtypeName, precision, resolve_device, weight_dtype
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _, number
-from vitral.core.shown import Shown
-from vitral.core.tables import data_frame
+from vitral.core.shown import Shown, data_frame
 from vitral.model import count_parameters
 from vitral.model.selfcheck import check_device
 from vitral.report.notebook import page_of
@@ -34,9 +34,14 @@ if TYPE_CHECKING:
     from vitral.evaluation.measures import Measures, TextMeasures
     from vitral.explanation import Walkthrough
     from vitral.inspection.edit_data import Given as Edits
+    from vitral.inspection.sweep import Sweep
 
 Which = Literal["best", "last"]
 """A checkpoint: the one with the lowest validation loss, or the last."""
+
+
+validated = import_module("vitral.app.arguments").validated
+"""Of the module that knows runs too, as whose argument a run is validated."""
 
 
 def _of_vitral(name: str) -> Any:
@@ -58,7 +63,10 @@ class Run(Shown):
         device: name of the device it was loaded on.
         dtype: precision of its arithmetic.
         corpus: the text that was given for it; None: where the run knows it.
+        frame: the step of the film's frame whose weights it has; None: it has those of its checkpoint.
     """
+
+    frame: int | None = None
 
     def __init__(
         self,
@@ -90,6 +98,19 @@ class Run(Shown):
         self.which: Which = which
         self.dtype: DtypeName = dtype
         self.device, self.corpus = device, corpus
+
+    @validated
+    def at(self: "Run", step: int) -> "Run":
+        """The run with the weights that it had after `step`, a frame of its film (`training.film`), in float16.
+
+        Raises:
+            UsageError: the film has no such frame, or it is damaged.
+        """
+        from vitral.training.film import load_frame
+
+        made = copy(self)
+        made.model, made.step, made.frame = load_frame(self.sealed, self.model, step, self.sealed.film()), step, step
+        return made
 
     def generate(self, prompt: str = "", **options: Any) -> str:
         """The prompt and its continuation; the options are those of `vitral.generate`."""
@@ -182,6 +203,34 @@ class Run(Shown):
         names = None if names is None else list(names)
         return edited_trace(self.model, tokens, names, edits_of(edits), self.encode)
 
+    @validated
+    def sweep(
+        self: "Run",
+        text: str,
+        other: str | None = None,
+        *,
+        tokens: Sequence[str] | None = None,
+        by: Literal["layer", "head"] = "layer",
+        position: int = -1,
+    ) -> "Sweep":
+        """Every place of the model patched from the sentence `other`, or zeroed if it is None, one at a time.
+
+        Args:
+            text: what the model reads.
+            other: of as many tokens.
+            tokens: the two tokens whose logits are compared; the likeliest if None.
+            by: "layer" or "head".
+            position: at which the logits are read.
+
+        Raises:
+            UsageError: `sweep_places` refuses one of them, or the model predicts no next token.
+        """
+        from vitral.inspection.sweep import sweep_places
+
+        self.sealed.require_causal_lm()
+        with self.in_precision():
+            return sweep_places(self.model, self.tokenizer, text, other, tokens=tokens, by=by, position=position)
+
     def metrics(self, event: str | None = None) -> list[dict[str, Any]]:
         """The events recorded in training, all or those of one kind."""
         return self.folder.metrics(event)
@@ -192,19 +241,28 @@ class Run(Shown):
         return count_parameters(self.model.config, self.model.vocab_size)
 
     def _measured(self) -> dict[str, Any] | None:
-        """The last evaluation up to the loaded checkpoint; None also where the folder is gone."""
+        """The last evaluation up to the loaded checkpoint, or that of the frame; None also where the folder is gone."""
         with suppress(VitralError):
-            return next((one for one in reversed(self.metrics("evaluation")) if one["step"] <= self.step), None)
+            until = [one for one in self.metrics("evaluation") if one["step"] <= self.step]
+            return next((one for one in until[-1:] if self.frame in (None, one["step"])), None)
 
     def __str__(self) -> str:
         """One line."""
         measured, config = self._measured(), self.model.config
-        shape = {"layers": config.num_layers, "heads": config.num_heads, "d_model": config.d_model}
-        read = {"tokens": config.context_length, "vocab_size": self.model.vocab_size, "tokenizer": self.tokenizer.name}
         facts = {
             _("parameters"): number(self.parameters, ","),
-            _("shape"): _("{layers} layers, {heads} heads, d_model {d_model}", **shape),
-            _("context"): _("{tokens} tokens of {vocab_size} ({tokenizer})", **read),
+            _("shape"): _(
+                "{layers} layers, {heads} heads, d_model {d_model}",
+                layers=config.num_layers,
+                heads=config.num_heads,
+                d_model=config.d_model,
+            ),
+            _("context"): _(
+                "{tokens} tokens of {vocab_size} ({tokenizer})",
+                tokens=config.context_length,
+                vocab_size=self.model.vocab_size,
+                tokenizer=self.tokenizer.name,
+            ),
             _("step"): number(self.step, ","),
         }
         if measured is not None:

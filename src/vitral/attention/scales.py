@@ -24,8 +24,7 @@ from vitral.attention import steps
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.core.modules import own_module
-from vitral.core.parts import OwnPart
+from vitral.core.parts import OwnPart, own_module
 
 ScaleName = Literal["none", "sqrt", "linear", "adaptive", "learned", "learned-per-head"]
 

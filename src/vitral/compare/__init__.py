@@ -7,8 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 from vitral.core.config import differences
-from vitral.core.shown import Shown
-from vitral.core.tables import Tabular
+from vitral.core.shown import Shown, Tabular
 from vitral.evaluation.baselines import neighbours
 from vitral.runs import RunSummary
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -74,6 +74,23 @@ def compare(
     return RunComparison(tuple(runs), tuple(_relations(runs)), prompt, seed, tuple(notes))
 
 
+def related(run: LoadedRun, other: LoadedRun, corpora: Sequence[str | Path] = ()) -> dict[str, Any]:
+    """How a run differs from another, both with the checkpoints that are loaded, as plain data.
+
+    Returns:
+        {"batches", "changed", "difference"}: as in `Relation`, as in `RunComparison`, and the loss of the run minus
+        that of the other as a `PairedDifference`, or None.
+    """
+    runs = [_compared(each, summarize_run(each.folder.path), {}, corpora) for each in (other, run)]
+    (found,) = _relations(runs)
+    changed = RunComparison(tuple(runs), (found,), "", 0).changed
+    return {
+        "batches": found.batches,
+        "changed": [*changed],
+        "difference": found.difference and asdict(found.difference),
+    }
+
+
 def _found(named: Iterable[Path], notes: list[str]) -> list[RunSummary]:
     """The runs that were named, and those below named folders; each once."""
     found: dict[str, RunSummary] = {}
@@ -134,7 +151,9 @@ def _compared(
                 told["loss"] = evaluate_split(run.model, split, run.tokenizer, masking=masking)
     except UsageError as error:
         told = {"why": reason(error)}
-    speeds = [event["tokens_per_second"] for event in run.folder.metrics("step")]
+    speeds = []
+    with suppress(UsageError):
+        speeds = [event["tokens_per_second"] for event in run.folder.metrics("step")]
     return ComparedRun(
         summary=summary,
         sealed=run.sealed,

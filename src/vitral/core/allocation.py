@@ -91,19 +91,15 @@ def _ask_for_large_pages(libc: ctypes.CDLL) -> None:
 
 @cache
 def _bytes_to_ask_for() -> int:
-    """Bytes of the heap for which large pages are asked.
+    """Bytes of the heap for which large pages are asked; none where the kernel has none of this size to give.
 
     Memory that is taken and not used costs only addresses, so where addresses are limited there are none.
     """
-    limit = memory_limit()
-    return 0 if limit is None or has_address_limit() or not _has_large_pages() else int(LARGE_PAGES_FOR * limit)
-
-
-def _has_large_pages() -> bool:
-    """Whether the kernel gives large pages, of this size, to those who ask."""
-    folder = Path("/sys/kernel/mm/transparent_hugepage")
     try:
-        size, given = (folder / "hpage_pmd_size").read_text(), (folder / "enabled").read_text()
+        size = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").read_text()
     except OSError:
-        return False
-    return size.strip() == str(LARGE_PAGE) and "[never]" not in given
+        return 0
+    limit = memory_limit()
+    return (
+        0 if limit is None or has_address_limit() or size.strip() != str(LARGE_PAGE) else int(LARGE_PAGES_FOR * limit)
+    )

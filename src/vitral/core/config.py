@@ -8,7 +8,7 @@ import difflib
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, TypeGuard, TypeVar, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -185,12 +185,13 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """
     merged: dict[str, Any] = {}
     for layer in layers:
-        for key, value in layer.items():
-            below, above = _as_table(merged.get(key)), _as_table(value)
-            if above is None:
-                merged[key] = value
+        for key, above in layer.items():
+            below: Any = merged.get(key)
+            if _is_table(above):
+                is_same_choice = _is_table(below) and above.get("name", below.get("name")) == below.get("name")
+                merged[key] = merge(below, above) if is_same_choice else merge(above)
             else:
-                merged[key] = merge(above) if below is None or not _same_choice(below, above) else merge(below, above)
+                merged[key] = above
     return merged
 
 
@@ -202,19 +203,14 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any], path: str = ""
     """
     for key in sorted(one.keys() | other.keys()):
         left, right = one.get(key), other.get(key)
-        left_table, right_table = _as_table(left), _as_table(right)
-        if left_table is not None and right_table is not None:
-            yield from differences(left_table, right_table, f"{path}{key}.")
+        if _is_table(left) and _is_table(right):
+            yield from differences(left, right, f"{path}{key}.")
         elif left != right:
             yield f"{path}{key}", left, right
 
 
-def _as_table(value: Any) -> Mapping[str, Any] | None:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
-
-
-def _same_choice(below: Mapping[str, Any], above: Mapping[str, Any]) -> bool:
-    return "name" not in above or above["name"] == below.get("name")
+def _is_table(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, Mapping)
 
 
 def assignment(text: str) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 Inside a run or a study no link is read or written (`read`, `names`, `make`, `append`). A path that the user typed may
 have links.
+
+A seal, the hash of what was written, detects every accidental change. It is no protection from an attacker, who can
+compute a new hash.
 """
 
 import errno
@@ -14,13 +17,13 @@ import shutil
 import stat
 import threading
 import zlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from io import BufferedReader
 from pathlib import Path
 from time import sleep
-from typing import Any
+from typing import Any, cast
 
 from vitral.core.errors import StorageError, UsageError, reason
 from vitral.core.language import N_
@@ -307,3 +310,87 @@ def as_json(data: Any) -> bytes:
 def sha256(content: bytes) -> str:
     """SHA-256 in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
+
+
+SEAL = "sha256"
+
+
+def sealed_json(content: Mapping[str, Any]) -> bytes:
+    """Plain data as JSON with a last key "sha256", the hash of the JSON without it.
+
+    >>> unsealed_json(sealed_json({"a": 1}))
+    {'a': 1}
+    """
+    return as_json({**content, SEAL: sha256(as_json(dict(content)))})
+
+
+def unsealed_json(raw: bytes) -> dict[str, Any]:
+    """The plain data of `sealed_json`.
+
+    Raises:
+        ValueError: it does not agree with its hash, or is no JSON object.
+    """
+    content = json_object(raw)
+    seal = content.pop(SEAL, None)
+    if seal is None or raw != sealed_json(content):
+        raise ValueError(N_("its content does not agree with its SHA-256"))
+    return content
+
+
+def json_object(raw: bytes) -> dict[str, Any]:
+    """The JSON object in these bytes, sealed or not.
+
+    Raises:
+        ValueError: there is none.
+    """
+    try:
+        found: Any = json.loads(raw)
+    except RecursionError:
+        raise ValueError(N_("it is nested too deeply")) from None
+    if not isinstance(found, dict):
+        raise ValueError(N_("it is not a JSON object"))
+    return cast("dict[str, Any]", found)
+
+
+def listing(files: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
+    """Size and hash of each file, for a manifest.
+
+    >>> listing({"a": b"hello"})["a"]["bytes"]
+    5
+    """
+    return {name: {"bytes": len(content), "sha256": sha256(content)} for name, content in files.items()}
+
+
+MANIFEST = "MANIFEST.json"
+MOST_MANIFEST = 1 << 22
+"""Maximum bytes of a manifest; more than ten thousand files."""
+MOST_FILE = 1 << 28
+"""Maximum bytes of a page or a figure."""
+
+
+def manifest(files: Mapping[str, bytes]) -> bytes:
+    """The manifest of a folder of pages and figures, of these files by their names."""
+    return sealed_json({"format": 1, "files": listing(files)})
+
+
+def check_report(folder: Path) -> list[str]:
+    """Complaints about a report folder, one line each: files that are missing or were changed since they were written.
+
+    A folder that does not exist, or is empty, has no report and no complaint.
+    """
+    complaints = list[str]()
+
+    @contextmanager
+    def noted(name: str) -> Generator[None]:
+        try:
+            yield
+        except (ValueError, LookupError, TypeError, AttributeError, OSError) as error:
+            complaints.append(N_("{name!a:.80}: {what}; write the report again").format(name=name, what=reason(error)))
+
+    with noted(MANIFEST):
+        listed: dict[str, Any] = unsealed_json(read(folder / MANIFEST, MOST_MANIFEST))["files"] if names(folder) else {}
+        for name, facts in listed.items():
+            with noted(name):
+                if listing({name: read(folder / name, MOST_FILE)})[name] != facts:
+                    raise ValueError(N_("was changed since it was written"))
+    return complaints

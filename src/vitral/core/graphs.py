@@ -107,13 +107,12 @@ class _Module(nn.Module):
         return marking.kept
 
 
-def graph_of(function: Traced, inputs: Mapping[str, Tensor], *, backward: bool = False) -> Plain:
+def graph_of(function: Traced, inputs: Mapping[str, Tensor]) -> Plain:
     """The graph of a function.
 
     Args:
         function: calls its second argument, a tap, as `x = tap(name, x)` for each value that has a name.
         inputs: tensors by name; the graph is that of their shapes, whatever their numbers.
-        backward: whether the function computes gradients with `torch.autograd.grad`.
 
     Returns:
         {"inputs": names, "shapes": their shapes, "constants": [{"shape", "data"}], "nodes": [[operation, arguments]],
@@ -123,7 +122,7 @@ def graph_of(function: Traced, inputs: Mapping[str, Tensor], *, backward: bool =
     Raises:
         NotInGraphs: the function uses an operation that the interpreter lacks, or decides something by a number.
     """
-    graph, values = _traced(function, inputs, backward=backward)
+    graph, values = _traced(function, inputs)
     return graph | {"constants": [_constant(value) for value in values.values()]}
 
 
@@ -176,15 +175,23 @@ def _traced(
     function: Traced,
     inputs: Mapping[str, Tensor],
     *,
-    backward: bool = False,
     module: nn.Module | None = None,
     lengths: Lengths | None = None,
 ) -> tuple[Plain, dict[str, Tensor]]:
     names: list[str] = []
+    shapes: Any = None
+    if lengths is not None:
+        axes = {name: lengths.get(name, {}) for name in inputs}
+        dims = {
+            each.name: torch.export.Dim(each.name, min=each.least, max=each.most)
+            for of in axes.values()
+            for each in of.values()
+        }
+        shapes = ({name: {axis: dims[each.name] for axis, each in of.items()} for name, of in axes.items()},)
     try:
         with _tracing(), torch.no_grad():
             part = _Module(function, names, module)
-            program: Any = _exported(part, dict(inputs), backward=backward, lengths=lengths)
+            program: Any = torch.export.export(part, (dict(inputs),), dynamic_shapes=shapes, strict=False)
             graph = _decomposed(program)
             if graph is None:
                 program = program.run_decompositions()
@@ -197,22 +204,6 @@ def _traced(
         raise NotInGraphs("the computation has no graph: {reason}", reason=first) from None
     writer = _Writer(program, graph, list(inputs))
     return writer.graph(names), writer.constants
-
-
-def _exported(module: nn.Module, inputs: dict[str, Tensor], *, backward: bool, lengths: Lengths | None) -> Any:
-    if backward:  # torch.export alone does not follow torch.autograd.grad
-        from torch.fx.experimental.proxy_tensor import make_fx
-
-        module = make_fx(module, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs)
-    shapes: Any = None
-    if lengths is not None:
-        dims = {
-            each.name: torch.export.Dim(each.name, min=each.least, max=each.most)
-            for axes in lengths.values()
-            for each in axes.values()
-        }
-        shapes = ({name: {axis: dims[each.name] for axis, each in lengths.get(name, {}).items()} for name in inputs},)
-    return torch.export.export(module, (inputs,), dynamic_shapes=shapes, strict=False)
 
 
 def _decomposed(program: Any) -> Any:
@@ -303,12 +294,9 @@ class _Writer:
             self.places[node.name] = place
             self.shapes.append(list(node.meta["val"].shape))
         for node in placeholders:
-            if node in given:
-                continue
             target = kinds[node.name].target
-            if target is None:
-                kind = kinds[node.name].kind.name.lower()
-                raise NotInGraphs("the computation has no graph: it has an input of the kind {kind}", kind=kind)
+            if target is None:  # an input, or a token of an operation with effects, which is refused by its name
+                continue
             known = self.program.state_dict if target in self.program.state_dict else self.program.constants
             self.places[node.name] = len(self.names) + len(self.constants)
             self.constants[_named(target, len(self.constants))] = known[target].detach()

@@ -1,4 +1,4 @@
-"""The machine a process runs on: cores, memory and processor, with the limits of its container.
+"""The machine a process runs on: cores, memory and processor, with the limits of its container; installed versions.
 
 A container's limits are those of the process's control group (cgroup) and of every group above it, in version 1 or 2.
 Every function returns None where a number is unknown. `ROOT` is where /proc and /sys are; tests use another folder.
@@ -7,10 +7,12 @@ Every function returns None where a number is unknown. `ROOT` is where /proc and
 import os
 import platform
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 from vitral.core.errors import UsageError
-from vitral.core.language import number
+from vitral.core.language import _, number
 
 ROOT = Path("/")
 STRICT = "2"
@@ -77,10 +79,23 @@ def has_matrix_unit() -> bool:
     return "amx_bf16" in _of_processor("flags").split()
 
 
+def versions() -> str:
+    """The versions of Vitral, Python and PyTorch in one line; nothing heavy is imported."""
+    vitral, torch = (installed(package) or _("not installed") for package in ("vitral", "torch"))
+    return f"Vitral {vitral}, Python {platform.python_version()}, PyTorch {torch}"
+
+
+def installed(package: str) -> str | None:
+    """The version of a package; None if it is not installed."""
+    with suppress(metadata.PackageNotFoundError):
+        return metadata.version(package)
+    return None
+
+
 def _of_processor(wanted: str) -> str:
     """What the kernel says of the first processor."""
     for line in (_read(ROOT / "proc/cpuinfo") or "").splitlines():
-        name, _, value = line.partition(":")
+        name, _colon, value = line.partition(":")
         if name.strip() == wanted:
             return value.strip()
     return ""
@@ -90,8 +105,8 @@ def _groups(controller: str) -> Iterator[Path]:
     """The folders of the process's cgroup and of those above it, for a controller ("cpu" or "memory")."""
     mounts = ROOT / "sys/fs/cgroup"
     for line in (_read(ROOT / "proc/self/cgroup") or "").splitlines():
-        number, _, rest = line.partition(":")
-        names, _, path = rest.partition(":")
+        number, _colon, rest = line.partition(":")
+        names, _colon, path = rest.partition(":")
         if number == "0" and not names:
             trees = [mounts, mounts / "unified"]
         elif controller in names.split(","):
@@ -106,7 +121,7 @@ def _groups(controller: str) -> Iterator[Path]:
 
 def _quota(group: Path) -> float | None:
     """The cores that a cgroup's quota amounts to."""
-    quota, _, period = (_read(group / "cpu.max") or "").strip().partition(" ")
+    quota, _space, period = (_read(group / "cpu.max") or "").strip().partition(" ")
     if not quota:
         quota, period = (_read(group / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period"))
     granted, every = _number(quota), _number(period)

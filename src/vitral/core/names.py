@@ -1,24 +1,22 @@
 """The canonical names of tensor axes, attention steps and model activations.
 
-Traces, explanations, worked examples, inspection, pages and documentation use these names and no others.
+Traces, explanations, worked examples, inspection, pages and documentation use these names and no others. The axes:
+
+    batch    sequences in a batch
+    time     query positions
+    source   key and value positions
+    heads    attention heads
+    d_model  width of the residual stream
+    d_head   width of one head, also written d_k
+    d_ff     width of the feed-forward's hidden layer
+    vocab    tokens of the vocabulary
+    layers   blocks
 """
 
 from collections.abc import Collection, Iterable
 
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
-
-AXES = {
-    "batch": "sequences in a batch",
-    "time": "query positions",
-    "source": "key and value positions",
-    "heads": "attention heads",
-    "d_model": "width of the residual stream",
-    "d_head": "width of one head, also written d_k",
-    "d_ff": "width of the feed-forward's hidden layer",
-    "vocab": "tokens of the vocabulary",
-    "layers": "blocks",
-}
 
 ATTENTION_STEPS = {
     "q": "queries: what each position looks for",

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, cast, get_args, overload
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, cast, get_args
 
 import tomli_w
 from pydantic import Field, model_serializer
@@ -24,13 +24,15 @@ from vitral.core.config import Config, closest, nearest, shown
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import N_, Message, _
 
+if TYPE_CHECKING:
+    from torch import nn
+
 Kind = Literal["norm", "activation", "feed_forward", "positions", "mask", "scale", "optimizer"]
 NAME = r"[a-z0-9][a-z0-9_.-]{0,63}"
 CELL = "notebook"
 """The file of a part that no file defines; its source is not recorded."""
 
 Factory = Callable[..., Any]
-AnyFactory = TypeVar("AnyFactory", bound=Factory)
 AnyConfig = TypeVar("AnyConfig", bound=Config)
 
 
@@ -203,10 +205,6 @@ def _registered(kinds: tuple[Kind, ...], name: str) -> Part | None:
     return next((_parts[kind, name] for kind in kinds if (kind, name) in _parts), None)
 
 
-@overload
-def register(kind: Kind, name: str, factory: AnyFactory) -> AnyFactory: ...
-@overload
-def register(kind: Kind, name: str, factory: None = None) -> Callable[[AnyFactory], AnyFactory]: ...
 def register(kind: Kind, name: str, factory: Factory | None = None) -> Any:
     """Register a part of your own, by which configurations and studies may name it like one of Vitral's.
 
@@ -305,6 +303,42 @@ def import_parts(path: Path) -> list[Part]:
 def imported_files() -> dict[Path, Path]:
     """The files of parts imported in this process: the path that the user named, by the absolute path."""
     return dict(_imported)
+
+
+def own_module(own: OwnPart, made: Any) -> "nn.Module":
+    """The result of an own part's factory, if it is a module whose numbers are saved and move with the model.
+
+    Raises:
+        UsageError: it is no module, or has numbers that are neither parameters nor constants.
+    """
+    from torch import Tensor, nn
+
+    if not isinstance(made, nn.Module):
+        raise own.wrong(_("its factory returns {kind}, not an nn.Module", kind=type(made).__name__))
+    parameters = dict(made.named_parameters())
+    for name, value in parameters.items():
+        if isinstance(value, nn.UninitializedParameter) or not value.is_floating_point():
+            raise own.wrong(_("its parameter {name} is not a tensor of floating-point numbers", name=name))
+    for name in (name for name in made.state_dict() if name not in parameters):
+        raise own.wrong(
+            _(
+                "it would save {name}, which is not a parameter of its own; register a constant with "
+                "register_buffer(…, persistent=False)",
+                name=name,
+            )
+        )
+    for where, part in cast("Iterator[tuple[str, object]]", made.named_modules()):
+        for name, value in vars(part).items():
+            held = cast("list[Any]", value) if isinstance(value, list | tuple) else [value]
+            if any(isinstance(one, Tensor | nn.Module) for one in held):
+                raise own.wrong(
+                    _(
+                        "its attribute {name} is neither saved nor moved with the model; make it an nn.Parameter, a "
+                        "module (in a list: nn.ModuleList), or a buffer",
+                        name=f"{where}.{name}".lstrip("."),
+                    )
+                )
+    return made
 
 
 def own_parts(config: Config) -> Iterator[OwnPart]:

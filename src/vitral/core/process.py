@@ -1,16 +1,23 @@
-"""What belongs to the whole process: its threads, and the one training it may do at a time."""
+"""What belongs to the whole process: its threads, the one training at a time, and what a launcher says to it."""
 
+import ctypes
 import os
+import signal
+import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-
-import torch
 
 from vitral.core.errors import UsageError
 from vitral.core.language import ngettext
 
 MOST_THREADS = 1024
+EXIT_CODE = "VITRAL_EXIT_CODE"
+"""Variable of the environment: the file in which the rank that has spoken leaves its exit code for `--ranks`."""
+LAUNCHER = "VITRAL_LAUNCHER"
+"""Variable of the environment: the process of `--ranks`."""
+DIE_WITH_PARENT = 1
+"""Linux's PR_SET_PDEATHSIG."""
 
 
 @contextmanager
@@ -20,6 +27,8 @@ def using_threads(threads: int | None) -> Generator[None]:
     The number may exceed the cores: sums are divided among threads by their number, so the results depend on it, and
     not on the number of cores.
     """
+    import torch  # a launcher of ranks does without
+
     before = torch.get_num_threads()
     if threads is not None:
         torch.set_num_threads(threads)
@@ -61,3 +70,23 @@ def only_training() -> Generator[None]:
         yield
     finally:
         lock.release()
+
+
+def launched() -> bool:
+    """Whether a launcher says that there are several ranks."""
+    size = os.environ.get("WORLD_SIZE") or "1"
+    return not (size.isdecimal() and int(size) == 1)
+
+
+def launch_name() -> str:
+    """A name of all starts of ranks by one launcher; empty without a launcher."""
+    name = os.environ.get("TORCHELASTIC_RUN_ID") or "none"
+    return name if name != "none" else os.environ.get("TORCHELASTIC_ERROR_FILE", "").partition("attempt_")[0]
+
+
+def end_with_parent(number: int) -> None:
+    """Let the system send this process a signal when the process that started it ends, however it does (on Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, number)
+        if os.environ.get(LAUNCHER, str(os.getppid())) != str(os.getppid()):
+            os.kill(os.getpid(), signal.SIGKILL)  # it has ended meanwhile

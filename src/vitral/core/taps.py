@@ -10,20 +10,23 @@ from torch import Tensor
 
 
 class Tap:
-    """The silent tap: requests no activation and changes none."""
+    """The silent tap: requests no activation and changes none.
 
-    @property
-    def asked(self) -> frozenset[str]:
-        """The activations that are requested by name; a model refuses one that it does not have."""
-        return frozenset()
+    Attributes:
+        asked: the activations that are requested by name; a model refuses one that it does not have.
+        wants_all: whether all that a model has are requested.
+    """
+
+    asked: frozenset[str] = frozenset()
+    wants_all = False
 
     def wants_any(self, names: Iterable[str]) -> bool:
         """Whether any of these names is requested; a model uses it to choose an execution that computes them."""
-        return not self.asked.isdisjoint(names)
+        return self.wants_all or not self.asked.isdisjoint(names)
 
     def within(self, scope: str) -> "Tap":
         """This tap for a submodule: it puts `scope.` before each name."""
-        return self if self is SILENT else _Scoped(self, scope)
+        return self if self is SILENT else _Scoped(self, f"{scope}.")
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
         """Pass one activation to the tap; return the value to continue with."""
@@ -38,21 +41,12 @@ class Recorder(Tap):
 
     def __init__(self, names: Iterable[str] | None = None) -> None:
         """Store the activations `names`, or all if None."""
-        self.names = None if names is None else frozenset(names)
+        self.asked, self.wants_all = frozenset(names or ()), names is None
         self.kept: dict[str, Tensor] = {}
-
-    @property
-    def asked(self) -> frozenset[str]:
-        """The names, if not all are stored."""
-        return self.names or frozenset()
-
-    def wants_any(self, names: Iterable[str]) -> bool:
-        """Whether one of `names` is stored."""
-        return self.names is None or super().wants_any(names)
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
         """Store `value` if its name is selected."""
-        if self.names is None or name in self.names:
+        if self.wants_all or name in self.asked:
             self.kept[name] = value
         return value
 
@@ -62,12 +56,7 @@ class Editor(Tap):
 
     def __init__(self, edits: Mapping[str, Callable[[Tensor], Tensor]]) -> None:
         """Store the edits."""
-        self.edits = dict(edits)
-
-    @property
-    def asked(self) -> frozenset[str]:
-        """The names that are edited."""
-        return frozenset(self.edits)
+        self.edits, self.asked = dict(edits), frozenset(edits)
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
         """The edited value, or the value unchanged."""
@@ -79,17 +68,8 @@ class InTurn(Tap):
 
     def __init__(self, *taps: Tap) -> None:
         """Store the taps in their order."""
-        self.taps = taps
-
-    @property
-    def asked(self) -> frozenset[str]:
-        """The names of all taps."""
-        return frozenset[str]().union(*(tap.asked for tap in self.taps))
-
-    def wants_any(self, names: Iterable[str]) -> bool:
-        """Whether one of the taps requests one of `names`."""
-        asked = list(names)
-        return any(tap.wants_any(asked) for tap in self.taps)
+        self.taps, self.wants_all = taps, any(tap.wants_all for tap in taps)
+        self.asked = frozenset[str]().union(*(tap.asked for tap in taps))
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
         """The value that the last tap returns."""
@@ -100,10 +80,8 @@ class InTurn(Tap):
 
 class _Scoped(Tap):
     def __init__(self, tap: Tap, scope: str) -> None:
-        self.tap, self.scope = tap, scope
-
-    def wants_any(self, names: Iterable[str]) -> bool:
-        return self.tap.wants_any([f"{self.scope}.{name}" for name in names])
+        self.tap, self.scope, self.wants_all = tap, scope, tap.wants_all
+        self.asked = frozenset(name.removeprefix(scope) for name in tap.asked if name.startswith(scope))
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
-        return self.tap(f"{self.scope}.{name}", value)
+        return self.tap(self.scope + name, value)

@@ -9,9 +9,8 @@ if TYPE_CHECKING:
     from vitral.data.batches import Batches, Split, count_windows, windows
     from vitral.data.config import BPEConfig, ByteConfig, CorpusConfig, TokenizerConfig
     from vitral.data.corpora import Corpus, corpus_names, load_corpus
-    from vitral.data.dataset import Dataset, prepare, prepare_recorded
+    from vitral.data.dataset import Dataset, prepare, prepare_recorded, without_folders
     from vitral.data.long_texts import Text
-    from vitral.data.recorded import without_folders
     from vitral.data.report import CorpusReport, corpus_report
     from vitral.data.sources import SOURCES, cache_folder
     from vitral.data.split import BLOCK, SPLITS, Blocks, split_text

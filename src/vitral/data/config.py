@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from vitral.core.config import Config, shown
 from vitral.core.language import _
 from vitral.data.alphabet import PAD, is_utf8
-from vitral.data.encodings import codec_name
+from vitral.data.formats import codec_name
 from vitral.data.tasks import TaskConfig
 
 

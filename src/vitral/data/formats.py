@@ -1,15 +1,19 @@
-"""Files that are no plain text: JSON lines, one text of which is a document; others are recognised and refused.
+"""What a file is: a plain text in some encoding, JSON lines, or another format, which is recognised and refused.
 
-They are recognised by their first bytes. The suffix only tells apart what begins alike: a Word document, a book and an
-archive all begin as ZIP files.
+Formats are recognised by their first bytes. The suffix only tells apart what begins alike: a Word document, a book and
+an archive all begin as ZIP files. Nothing is ever decoded by a guess: a guess of charset-normalizer only completes the
+message of a refusal, with a word of the file as each likely encoding reads it, so that the user can see which is right.
 """
 
 import codecs
+import contextlib
+import encodings.aliases
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
-from vitral.core.config import nearest, shown
+from vitral.core.config import closest, nearest, shown
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.data.alphabet import is_utf8
@@ -140,3 +144,81 @@ def _parsed(line: str, place: str) -> dict[str, Any]:
             place=place,
         )
     return cast("dict[str, Any]", record)
+
+
+SAMPLE = 1 << 16
+"""Bytes from which an encoding is guessed."""
+_MOST_NAMED = 3
+_LOST = re.compile("[\udc80-\udcff]")
+"""A byte that is not UTF-8, as Python keeps it in a text."""
+_BEYOND = re.compile(r"[^ \t\r\n]{0,11}[^\0-\x7f][^ \t\r\n]{0,4}")
+"""A word with a character beyond ASCII, or a part of a long one."""
+_ALPHABETS, _MOST = "\u0900", 0.9
+"""Above the alphabets of Europe and the Near East, and the share of a text in UTF-16 that is below it at least."""
+_CONTROL = re.compile(r"[\0-\x08\x0b\x0e-\x1f]")
+
+
+def codec_name(name: str) -> str | None:
+    """Python's name of an encoding, None for UTF-8 (the default).
+
+    >>> codec_name("Shift-JIS"), codec_name("latin1"), codec_name("UTF8")
+    ('shift_jis', 'iso8859-1', None)
+
+    Raises:
+        ValueError: Python has no such encoding, or it does not decode bytes to text.
+    """
+    try:
+        found = codecs.lookup(name).name
+        with contextlib.suppress(UnicodeDecodeError):  # one byte may be too few
+            b"a".decode(found)
+    except (LookupError, ValueError) as error:
+        wanted = name.lower().replace("-", "_")
+        known = {*encodings.aliases.aliases, *encodings.aliases.aliases.values()} - {wanted}
+        near = "" if "not a text encoding" in str(error) else closest(wanted, known)
+        hint = near or _("known are those of Python, such as 'cp1252', 'shift_jis', 'utf-16'")
+        raise ValueError(_("{name} is not an encoding of text; {hint}", name=shown(name), hint=hint)) from None
+    return None if found in ("utf-8", "utf-8-sig") else found
+
+
+def unmarked_utf(head: bytes) -> str | None:
+    r"""The encoding of a text in UTF-16 without byte order mark, which is often valid UTF-8; None for other texts.
+
+    >>> unmarked_utf("one".encode("utf-16-be")), unmarked_utf(b"o\0n\0e\0"), unmarked_utf(b"o\0n\0e")
+    ('utf-16-be', 'utf-16-le', None)
+    """
+    for name in ("utf-16-le", "utf-16-be") if 0 in head and len(head) % 2 == 0 else ():
+        with contextlib.suppress(UnicodeDecodeError):
+            text = codecs.getincrementaldecoder(name)().decode(head)  # its last character may be cut
+            if not _CONTROL.search(text) and sum(one < _ALPHABETS for one in text) > _MOST * len(text):
+                return name
+    return None
+
+
+def guess(raw: bytes, place: int) -> str:
+    """The end of a message about bytes that are not in an encoding: what they may be, and what to do.
+
+    Args:
+        raw: bytes of the file.
+        place: the byte that is wrong.
+    """
+    begin = 0 if place < SAMPLE // 2 else raw.find(b"\n", place - SAMPLE // 4, place) + 1 or place - SAMPLE // 4
+    sample = raw[begin : begin + SAMPLE]
+    text = sample.decode("utf-8", "surrogateescape")
+    lost = len(_LOST.findall(text))
+    if not lost:
+        return _("it is UTF-8: leave --encoding out")
+    if 3 * lost <= 2 * len(re.findall("[^\0-\x7f]", text)):  # a third or more of the characters beyond ASCII
+        return _("a part of it is UTF-8, so it is damaged, or in two encodings: repair or convert the other part alone")
+    from charset_normalizer import from_bytes
+
+    words = dict[str, str]()
+    for match in from_bytes(sample):
+        found = _BEYOND.search(str(match))
+        words.setdefault("".join(filter(str.isprintable, found[0] if found else "")), match.encoding)
+    likely = list(words.items())[:_MOST_NAMED]
+    if not likely:
+        return _("its encoding is not recognised: save it as UTF-8, or give --encoding NAME")
+    return _(
+        "it looks like {names}: give --encoding NAME of the one that reads it right",
+        names=_(" or ").join(f"{name} (“{word}”)" for word, name in likely),
+    )

@@ -26,8 +26,7 @@ from vitral.core.errors import UsageError
 from vitral.core.files import open_regular, readable, sha256
 from vitral.core.language import N_, _
 from vitral.data.config import CorpusConfig
-from vitral.data.encodings import SAMPLE, guess, unmarked_utf
-from vitral.data.formats import SUFFIXES, field_of_lines, foreign_format, text_fields
+from vitral.data.formats import SAMPLE, SUFFIXES, field_of_lines, foreign_format, guess, text_fields, unmarked_utf
 from vitral.data.long_texts import PIECE, LongText, Part, Text, in_lines
 
 LONG = 1 << 28

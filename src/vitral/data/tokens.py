@@ -25,9 +25,8 @@ from vitral.core.language import N_
 from vitral.data.alphabet import UnseenCharacter, in_order
 from vitral.data.batches import Split
 from vitral.data.long_texts import Text
-from vitral.data.special_tokens import outside_special_tokens
 from vitral.data.split import SPLITS, Blocks
-from vitral.data.tokenizers import Tokenizer
+from vitral.data.tokenizers import Tokenizer, outside_special_tokens
 
 MANIFEST = "manifest.json"
 VERSION = 1

@@ -197,6 +197,5 @@ def _repair_log(folder: RunFolder) -> str:
             break
     done = _set_aside(folder, LOG)
     replace_durably(folder.log.path, intact)
-    folder.append_metric({"event": "repaired", "text": N_("the log was damaged and has been cut here")})
-    folder.reseal("metrics")
+    folder.reseal({"event": "repaired", "text": N_("the log was damaged and has been cut here")})
     return done

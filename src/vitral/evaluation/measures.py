@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from vitral.core.language import _, in_language
-from vitral.core.shown import Shown
-from vitral.core.tables import Tabular
+from vitral.core.shown import Shown, Tabular
 from vitral.data import CorpusConfig, Split, Tokenizer, load_corpus
 from vitral.data.long_texts import pieces
 from vitral.evaluation.baselines import NgramBaselines, rank_among_baselines

@@ -8,13 +8,12 @@ from typing import Any
 
 import torch
 
-from vitral.core.config import merge, nearest, read_toml
+from vitral.core.config import nearest, read_toml
 from vitral.core.devices import resolve_device
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.core.machine import memory_limit
-from vitral.core.shown import Shown
-from vitral.core.tables import Tabular
+from vitral.core.shown import Shown, Tabular
 from vitral.model import count_parameters
 from vitral.training import RunConfig
 from vitral.training.costs import step_flops, training_bytes
@@ -127,6 +126,7 @@ def forecast_of(name: str, config: RunConfig, vocab_size: int, *, gpus: int, kin
         UsageError: an unknown kind, or batches that cannot be shared out evenly.
     """
     known, batches, notes = accelerators(), config.training.accumulation, list[str]()
+    a_step = config.tokens_per_step
     if batches % gpus:
         more = gpus * -(-batches // gpus)
         raise UsageError(
@@ -135,13 +135,13 @@ def forecast_of(name: str, config: RunConfig, vocab_size: int, *, gpus: int, kin
             accumulation=batches,
             gpus=gpus,
             multiple=more,
-            tokens=more * config.tokens_per_step // batches,
+            tokens=more * a_step // batches,
         )
     if measure:
         accelerator, shares, sentence = _measured(config, vocab_size)
     elif kind in known:
         if config.training.dtype != "bfloat16":
-            config = _with(config, dtype="bfloat16")
+            config = config.with_training(dtype="bfloat16")
             notes.append(_('Counted in bfloat16, which accelerators are made for: set training.dtype = "bfloat16".'))
         accelerator = known[kind]
         shares, sentence = _published(config.model.d_model, accelerator, known)
@@ -152,7 +152,7 @@ def forecast_of(name: str, config: RunConfig, vocab_size: int, *, gpus: int, kin
             nearest=nearest(kind, known),
             known=", ".join(known),
         )
-    tokens, per_token = config.training.steps * config.tokens_per_step, _flops_per_token(config, vocab_size)
+    tokens, per_token = config.training.steps * a_step, step_flops(config, vocab_size) / a_step
     peak = gpus * accelerator.flops / per_token
     speeds = shares and (shares[0] * peak, shares[1] * peak)
     return Forecast(
@@ -162,21 +162,13 @@ def forecast_of(name: str, config: RunConfig, vocab_size: int, *, gpus: int, kin
         ranks=gpus,
         accelerator=accelerator,
         tokens=tokens,
-        tokens_per_step=config.tokens_per_step,
+        tokens_per_step=a_step,
         flops_per_token=per_token,
         memory=training_bytes(config, vocab_size, gpus, device=None if measure else "cuda"),
         tokens_per_second=speeds,
         hours=speeds and (tokens / speeds[1] / 3600, tokens / speeds[0] / 3600),
         notes=(*notes, sentence),
     )
-
-
-def _with(config: RunConfig, **training: Any) -> RunConfig:
-    return RunConfig.parse(merge(config.plain(), {"training": training}))
-
-
-def _flops_per_token(config: RunConfig, vocab_size: int) -> float:
-    return step_flops(config, vocab_size) / config.tokens_per_step
 
 
 def _published(columns: int, kind: Accelerator, known: Mapping[str, Accelerator]) -> tuple[Range | None, str]:
@@ -208,7 +200,7 @@ def _published(columns: int, kind: Accelerator, known: Mapping[str, Accelerator]
 def _measured(config: RunConfig, vocab_size: int) -> tuple[Accelerator, Range, str]:
     """This machine's device as a kind, the share of its speed that several reach, and what the numbers rest on."""
     device = resolve_device(config.training.device)
-    one = _with(config, accumulation=1)
+    one = config.with_training(accumulation=1)
     speed = one.tokens_per_step / time_steps(one, lambda each: build_model(each, vocab_size))
     on_gpu = device.type == "cuda"
     memory = torch.cuda.get_device_properties(device).total_memory if on_gpu else memory_limit() or math.inf
@@ -218,5 +210,5 @@ def _measured(config: RunConfig, vocab_size: int) -> tuple[Accelerator, Range, s
         speed=speed,
         low=MEASURED,
     )
-    flops = speed * _flops_per_token(config, vocab_size)
+    flops = speed * step_flops(config, vocab_size) / config.tokens_per_step
     return Accelerator("here", str(device), flops, memory), (MEASURED, 1.0), sentence

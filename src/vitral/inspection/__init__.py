@@ -4,19 +4,24 @@ from vitral.inspection.ablation import ablations, attention_sinks
 from vitral.inspection.attention import KINDS, NAMED_FROM, head_patterns
 from vitral.inspection.edits import edited_trace
 from vitral.inspection.gradients import first_over_last, gradients_by_block, untrained
-from vitral.inspection.induction import induction_ablation, induction_scores, periods_of
+from vitral.inspection.induction import (
+    chain_distances,
+    count_nats,
+    induction_ablation,
+    induction_scores,
+    periods_of,
+    repetition_nats,
+)
 from vitral.inspection.mask_capabilities import capabilities
 from vitral.inspection.minimal_pairs import agreeing_weights
 from vitral.inspection.one_text import inspect_text
 from vitral.inspection.positions import few_shot_losses, loss_by_context, loss_by_position
-from vitral.inspection.predictors import chain_distances, count_nats, repetition_nats
 from vitral.inspection.probing import classify_passages, linear_probes
 from vitral.inspection.recall import recall_by_distance, recall_under_masks
-from vitral.inspection.related_words import similar_word_scores
 from vitral.inspection.saturation import attention_saturation
 from vitral.inspection.softmax import score_statistics
 from vitral.inspection.targets import window_targets
-from vitral.inspection.words import word_measures
+from vitral.inspection.words import similar_word_scores, word_measures
 
 __all__ = [
     "KINDS",

@@ -14,11 +14,10 @@ key deserves (Xiao et al. 2024, §3.1; Gu et al. 2025). `attention_sinks` measur
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from vitral.core.taps import Editor
@@ -26,7 +25,7 @@ from vitral.inspection.attention import key_shares, patient_queries
 from vitral.inspection.edit_data import replaced
 from vitral.inspection.lens import sublayer_outputs
 from vitral.inspection.numbers import RunningMean, number
-from vitral.inspection.targets import Scored, loss_by_row, passes
+from vitral.inspection.targets import Scored, Tokens, loss_by_row, passes
 from vitral.model import Transformer
 
 Plain = dict[str, Any]
@@ -45,17 +44,11 @@ def replace_activations(
         heads: the only heads to replace, counted from 0, where the activations are `[batch, heads, time, d_head]`;
             everything if None.
     """
-    of = {name: None if means is None else means[name] for name in names}
-    return Editor({name: partial(_without, mean=mean, heads=heads) for name, mean in of.items()})
+    of = {name: torch.zeros(()) if means is None else means[name] for name in names}
+    return Editor({name: lambda value, new=new: replaced(value, new.to(value), heads) for name, new in of.items()})
 
 
-def _without(value: Tensor, mean: Tensor | None, heads: Sequence[int] | None) -> Tensor:
-    return replaced(value, torch.zeros_like(value) if mean is None else mean.to(value), heads)
-
-
-def activation_means(
-    model: Transformer, inputs: Int[Tensor, "batch time"], names: Sequence[str]
-) -> dict[str, Float[Tensor, "..."]]:
+def activation_means(model: Transformer, inputs: Tokens, names: Sequence[str]) -> dict[str, Float[Tensor, "..."]]:
     """The mean of each activation over batch and time, both kept as axes of size 1, in float64 on the CPU.
 
     `[batch, time, width]` gives `[1, 1, width]`; `[batch, heads, time, d_head]` gives `[1, heads, 1, d_head]`.

@@ -2,26 +2,43 @@
 
 A share alone means little: near the beginning of a window every key has much of the weight. So each share is a mean
 over queries that see enough keys, and is compared with the share under uniform attention.
+
+Broad rows overlap whatever they are, so an overlap alone says nothing of whether heads of a layer do the same. The
+reference exchanges one head of a pair for a head of the same layer of another model: the one whose entropy on the same
+queries is nearest. Such heads were trained apart, so neither knows of the other. Heads of a layer that divide the work
+overlap less than that; redundant ones overlap more. Where all models learn the same set of heads, both overlap alike.
 """
 
 import math
+from base64 import b64decode, b64encode
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vitral.core.language import N_
+from vitral.core.streams import numpy_stream
 from vitral.core.taps import SILENT, Tap
 from vitral.data import Tokenizer
 from vitral.inspection.numbers import RunningMean, numbers, rounded
 from vitral.inspection.softmax import entropy_share
-from vitral.inspection.targets import passes, text_tokens
+from vitral.inspection.targets import Tokens, passes, text_tokens
 from vitral.model import Transformer
 
+Weights = Float[Tensor, "batch heads time time"]
+Visible = Bool[Tensor, "time time"]
+"""Which keys (columns) a query (row) may see."""
+Keys = Bool[Tensor, "batch time time"]
+"""Chosen keys of every query."""
+Queries = Bool[Tensor, " time"]
+"""Chosen queries."""
 KINDS = {
     N_("itself"): N_("its own position"),
     N_("previous"): N_("the position before"),
@@ -61,9 +78,7 @@ def landmarks(tokenizer: Tokenizer) -> Landmarks:
     return Landmarks(torch.tensor(word), torch.tensor([b"\n" in piece for piece in pieces]))
 
 
-def kind_masks(
-    tokens: Int[Tensor, "batch time"], marks: Landmarks, visible: Bool[Tensor, "time time"]
-) -> dict[str, Bool[Tensor, "batch time time"]]:
+def kind_masks(tokens: Tokens, marks: Landmarks, visible: Visible) -> dict[str, Keys]:
     """For each kind, which visible keys are of it, relative to each query.
 
     Args:
@@ -89,7 +104,7 @@ def kind_masks(
     return {kind: (keys & visible).expand(len(tokens), time, time) for kind, keys in found.items()}
 
 
-def _last_before(marked: Bool[Tensor, "batch time"]) -> Bool[Tensor, "batch time time"]:
+def _last_before(marked: Bool[Tensor, "batch time"]) -> Keys:
     """True at the last marked position before each query."""
     time = marked.shape[1]
     places = torch.where(marked, torch.arange(time), -1)
@@ -98,15 +113,13 @@ def _last_before(marked: Bool[Tensor, "batch time"]) -> Bool[Tensor, "batch time
     return before[:, :, None] == torch.arange(time)
 
 
-def patient_queries(visible: Bool[Tensor, "time time"]) -> Bool[Tensor, " time"]:
+def patient_queries(visible: Visible) -> Queries:
     """Queries that see at least `LEAST_KEYS` keys; in shorter windows those that see the most."""
     counts = visible.sum(dim=-1)
     return counts >= min(LEAST_KEYS, int(counts.max()))
 
 
-def with_uniform(
-    weights: Float[Tensor, "batch heads time time"], visible: Bool[Tensor, "time time"]
-) -> Float[Tensor, "batch one_more time time"]:
+def with_uniform(weights: Weights, visible: Visible) -> Float[Tensor, "batch one_more time time"]:
     """The weights in float64 and, as one more head, uniform attention: equal weights on every visible key."""
     even = (visible / visible.sum(dim=-1, keepdim=True).clamp(min=1)).double()
     return torch.cat([weights.double(), even.expand(len(weights), 1, -1, -1)], dim=1)
@@ -114,9 +127,9 @@ def with_uniform(
 
 def add_share(
     into: RunningMean,
-    weights: Float[Tensor, "batch heads time time"],
-    keys: Bool[Tensor, "batch time time"],
-    queries: Bool[Tensor, " time"],
+    weights: Weights,
+    keys: Keys,
+    queries: Queries,
 ) -> None:
     """Include one pass in the mean weight of each head on keys, over the chosen queries that see one, in float64."""
     has = keys.any(dim=-1) & queries
@@ -135,9 +148,9 @@ def by_head(means: Mapping[str, RunningMean], heads: int) -> list[dict[str, floa
 
 def key_shares(
     model: Transformer,
-    inputs: Int[Tensor, "batch time"],
-    keys: Mapping[str, Bool[Tensor, "batch time time"]],
-    queries: Mapping[str, Bool[Tensor, " time"]],
+    inputs: Tokens,
+    keys: Mapping[str, Keys],
+    queries: Mapping[str, Queries],
     tap: Tap = SILENT,
 ) -> dict[str, Any]:
     """The mean weight of every head on chosen keys of each row.
@@ -165,9 +178,7 @@ def key_shares(
     return {"uniform": layers[0][-1], "layers": [{"heads": heads[:-1]} for heads in layers]}
 
 
-def attended_distance(
-    weights: Float[Tensor, "batch heads time time"], queries: Bool[Tensor, " time"]
-) -> Float[Tensor, " heads"]:
+def attended_distance(weights: Weights, queries: Queries) -> Float[Tensor, " heads"]:
     """Mean attention distance, Σ_j w_ij |i - j| over the chosen queries, in positions (Vig & Belinkov 2019)."""
     time = weights.shape[-1]
     away = (torch.arange(time)[:, None] - torch.arange(time)[None, :]).abs()
@@ -175,9 +186,9 @@ def attended_distance(
 
 
 def mean_entropy_share(
-    weights: Float[Tensor, "batch heads time time"],
-    visible: Bool[Tensor, "time time"],
-    queries: Bool[Tensor, " time"],
+    weights: Weights,
+    visible: Visible,
+    queries: Queries,
 ) -> Float[Tensor, " heads"]:
     """Mean `entropy_share` of each head over the chosen queries, in float64; 0 for a query that sees one key."""
     shares = entropy_share(weights.double(), visible.sum(dim=-1).clamp(min=2).double())
@@ -201,7 +212,7 @@ def entropies(rows: Float[Tensor, "*heads rows source"]) -> Float[Tensor, "*head
     return torch.special.entr(rows).sum(dim=-1).mean(dim=-1)
 
 
-def overlap(weights: Float[Tensor, "batch heads time time"], queries: Bool[Tensor, " time"]) -> Tensor:
+def overlap(weights: Weights, queries: Queries) -> Tensor:
     """The mean of `overlaps` over the pairs of a layer's heads, at the chosen queries."""
     heads = weights.double()[:, :, queries].transpose(0, 1).flatten(1, 2)
     return overlaps(heads, heads)[tuple(torch.triu_indices(len(heads), len(heads), 1))].mean()
@@ -222,7 +233,7 @@ def name_of(shares: Mapping[str, float | None], uniform: Mapping[str, float | No
     return most if beyond.get(most, 0.0) >= NAMED_FROM else BROAD
 
 
-def head_patterns(model: Transformer, tokenizer: Tokenizer, tokens: Int[Tensor, "batch time"]) -> dict[str, Any]:
+def head_patterns(model: Transformer, tokenizer: Tokenizer, tokens: Tokens) -> dict[str, Any]:
     """Attention pattern of every head over some windows.
 
     Args:
@@ -269,7 +280,7 @@ def _pattern(means: dict[str, RunningMean]) -> tuple[dict[str, Any], dict[str, A
     return uniform, {"overlap": None if overlap is None else float(overlap.value), "heads": named}
 
 
-def visible_by_layer(model: Transformer, time: int) -> list[Bool[Tensor, "time time"]]:
+def visible_by_layer(model: Transformer, time: int) -> list[Visible]:
     """Which keys (columns) each query (row) may see in each block; blocks of one mask have one tensor."""
     assert model.mask is not None
     masks = [model.mask.of(layer) for layer in range(model.config.num_layers)]
@@ -299,7 +310,7 @@ def weight_names(model: Transformer) -> list[str]:
     return [f"blocks.{layer}.attn.weights" for layer in range(layers)]
 
 
-def head_kinds(model: Transformer, tokenizer: Tokenizer, tokens: Int[Tensor, "batch time"]) -> dict[str, Any]:
+def head_kinds(model: Transformer, tokenizer: Tokenizer, tokens: Tokens) -> dict[str, Any]:
     """The kind of every head: the kind of key on which it has most weight beyond uniform attention.
 
     Shares are means over the queries that see at least `LEAST_KEYS` keys, or, in shorter rows, the most.
@@ -318,3 +329,102 @@ def head_kinds(model: Transformer, tokenizer: Tokenizer, tokens: Int[Tensor, "ba
     found = rounded(head_patterns(model, tokenizer, tokens))
     heads = [[{"kind": head.pop("name"), **head} for head in layer["heads"]] for layer in found["layers"]]
     return {"uniform": found["uniform"], "layers": heads}
+
+
+# ---------------------------------------------------------------- overlap beside heads of other seeds
+
+STEPS = 65_535
+"""Weights are kept as whole numbers of 1 / STEPS."""
+Rows = Float[Tensor, "heads rows source"]
+
+
+def attention_rows(model: Transformer, tokens: Tokens, num: int) -> dict[str, Any]:
+    """Rows of weights of every head, of queries drawn once and for all, the same for every model of this context.
+
+    Args:
+        model: in evaluation mode.
+        tokens: windows of ids.
+        num: number of rows, drawn from all windows and the queries that see enough keys.
+
+    Returns:
+        `shape`, [heads, rows, source], and `layers`, for each block the weights as text; none without attention.
+        `rows_of` reads them.
+    """
+    names = weight_names(model)
+    if model.mask is None or not names:
+        return {"shape": [0, 0, 0], "layers": []}
+    time = tokens.shape[1]
+    queries = torch.nonzero(patient_queries(model.mask.allowed(time, time))).flatten().numpy()
+    places = numpy_stream(0, "attention rows").choice(len(tokens) * len(queries), size=num, replace=True)
+    windows, at = places // len(queries), queries[places % len(queries)]
+    seen = model.trace(tokens[np.unique(windows)], names)
+    drawn = torch.from_numpy(np.searchsorted(np.unique(windows), windows)), torch.from_numpy(at)
+    layers = [seen[name].cpu()[drawn[0], :, drawn[1]].transpose(0, 1).numpy() for name in names]
+    texts = [b64encode(np.rint(rows * STEPS).astype("<u2").tobytes()).decode("ascii") for rows in layers]
+    return {"shape": list(layers[0].shape), "layers": texts}
+
+
+def rows_of(kept: Mapping[str, Any]) -> list[Rows]:
+    """The weights that `attention_rows` has kept, for each block; each row sums to 1 again."""
+    found = []
+    for text in kept["layers"]:
+        rows = torch.from_numpy(np.frombuffer(b64decode(text), dtype="<u2").astype(np.float64)).view(kept["shape"])
+        found.append(rows / rows.sum(dim=-1, keepdim=True))
+    return found
+
+
+def against_other_seeds(
+    runs: Mapping[int, Sequence[Rows]], names: Mapping[int, Sequence[Sequence[str]]]
+) -> dict[int, dict[str, float]]:
+    """For each run, the overlap of the heads of a layer and their kinds, beside those of matched heads of other runs.
+
+    Args:
+        runs: by seed, the rows of every layer; the same queries in all of them.
+        names: by seed and layer, the kind of each head.
+
+    Returns:
+        By seed: `own`, mean overlap over layers and pairs of heads; `matched`, the same with one head of the pair, each
+        in turn, exchanged for the head of another run nearest to it in entropy, mean over the other runs; `apart`, the
+        mean difference of entropy between a head and the one it is exchanged for, in nats; `kinds`, different kinds of
+        heads in a layer; `kinds_matched`, the same when each head is exchanged, for a head of another run each time.
+        Runs with one head to a layer, or without another run, have none.
+    """
+    found: dict[int, dict[str, float]] = {}
+    for seed, layers in runs.items():
+        others = [other for other in runs if other != seed]
+        if others and len(layers) and len(layers[0]) > 1:
+            each = [
+                _layer(rows, names[seed][at], [(runs[other][at], names[other][at]) for other in others])
+                for at, rows in enumerate(layers)
+            ]
+            found[seed] = {key: fmean(layer[key] for layer in each) for key in each[0]}
+    return found
+
+
+def _layer(rows: Rows, kinds: Sequence[str], others: Sequence[tuple[Rows, Sequence[str]]]) -> dict[str, float]:
+    own, breadth = overlaps(rows, rows), entropies(rows)
+    pairs = list(combinations(range(len(rows)), 2))
+    matched, apart, partners = [], [], []
+    for other, _ in others:
+        distance = (breadth[:, None] - entropies(other)[None]).abs()
+        nearest = distance.argmin(dim=1).tolist()
+        across = overlaps(rows, other)
+        matched += [(across[one, nearest[two]] + across[two, nearest[one]]) / 2 for one, two in pairs]
+        apart.append(float(distance.amin(dim=1).mean()))
+        partners.append(nearest)
+    # Head h takes its partner from run h + turn, so that no two heads are of one model where there are enough runs.
+    turns = []
+    for turn in range(len(others)):
+        taken = [(head + turn) % len(others) for head in range(len(rows))]
+        turns.append({others[run][1][partners[run][head]] for head, run in enumerate(taken)})
+    return {
+        "own": fmean(float(own[pair]) for pair in pairs),
+        "matched": fmean(map(float, matched)),
+        "apart": fmean(apart),
+        "kinds": float(_named(set(kinds))),
+        "kinds_matched": fmean(_named(turn) for turn in turns),
+    }
+
+
+def _named(kinds: set[str]) -> int:
+    return len(kinds - {BROAD})

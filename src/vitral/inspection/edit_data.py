@@ -3,8 +3,9 @@
     [{"at": "blocks.1.attn.z", "heads": [3], "positions": "all", "do": "zero"}]
 
 An activation is [batch, time, width], or [batch, heads, time, width] where it has heads. An edit replaces the numbers
-of some heads at some positions before anything else is computed from them; edits of one activation are made in their
-order. A key that the mask forbids, -inf in `attn.masked`, stays forbidden. `web/src/page/edits.ts` does the same.
+of some heads at some positions in some columns before anything else is computed from them; edits of one activation
+are made in their order. A key that the mask forbids, -inf in `attn.masked`, stays forbidden.
+`web/src/page/edits.ts` does the same.
 """
 
 import json
@@ -46,6 +47,7 @@ class Edit(Config):
         at: the activation, a name of `vitral.core.names`.
         heads: counted from 0; all if None. Keys and values have key-value heads, and some activations have none.
         positions: counted from 0, or "all".
+        columns: places of the last axis, counted from 0; all if None.
         do: what becomes of the chosen numbers. "zero": 0. "mean": their mean over all positions of the sentence, for
             each head and feature (of `attn.masked`, over the positions where it is not -inf). "scale": times `factor`.
             "set": `value`. "patch": the same activation at the same positions and heads when the model reads another
@@ -59,6 +61,7 @@ class Edit(Config):
     do: Literal["zero", "mean", "scale", "set", "patch"]
     heads: Indices | None = None
     positions: Indices | Literal["all"] = "all"
+    columns: Indices | None = None
     factor: float | None = None
     value: Annotated[float, Field(ge=-MOST, le=MOST)] | None = None
     other: str | None = Field(default=None, alias="from")
@@ -180,6 +183,10 @@ def existing(edits: Sequence[Edit], time: int, lengths: Mapping[str, int] | None
         other = (lengths or {}).get(edit.other or "") or time
         if other != time and _is_between(edit):
             continue
+        if edit.columns is not None and _is_between(edit):
+            edit = edit.model_copy(update={"columns": tuple(each for each in edit.columns if each < time)})
+            if not edit.columns:
+                continue
         if edit.positions == "all" and other == time:
             made.append(edit)
             continue
@@ -196,7 +203,7 @@ def _is_between(edit: Edit) -> bool:
 
 
 def editor(edits: Sequence[Edit], others: Mapping[Edit, Tensor]) -> Editor:
-    """A tap that makes the edits.
+    """A tap that makes the edits, and raises a UsageError where an activation does not have the columns of an edit.
 
     Args:
         edits: of any activations, in the order in which those of one activation are made.
@@ -204,9 +211,16 @@ def editor(edits: Sequence[Edit], others: Mapping[Edit, Tensor]) -> Editor:
     """
 
     def made(value: Tensor, at: str) -> Tensor:
-        for edit in edits:
-            if edit.at == at:
-                value = edited(value, edit, others.get(edit))
+        for place, edit in enumerate(edits):
+            if edit.at != at:
+                continue
+            width = value.shape[-1]
+            if edit.columns and max(edit.columns) >= width:
+                where = f"{WHERE}.{place}"
+                raise UsageError(
+                    "{where}: columns: {name} has {width} columns, counted from 0", where=where, name=at, width=width
+                )
+            value = edited(value, edit, others.get(edit))
         return value
 
     return Editor({edit.at: partial(made, at=edit.at) for edit in edits})
@@ -232,7 +246,11 @@ def edited(value: Tensor, edit: Edit, other: Tensor | None = None) -> Tensor:
         new = _mean(value)
     else:
         new = torch.full_like(value, 0.0 if edit.do == "zero" else cast("float", edit.value))
-    return replaced(value, torch.where(value == -torch.inf, value, new), edit.heads, positions)
+    new = torch.where(value == -torch.inf, value, new)
+    if edit.columns is not None:
+        columns, new, whole = list(edit.columns), value.clone(), new
+        new[..., columns] = whole[..., columns]
+    return replaced(value, new, edit.heads, positions)
 
 
 def replaced(

@@ -21,11 +21,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from jaxtyping import Int
 from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.taps import Recorder
+from vitral.inspection.targets import Tokens
 from vitral.model import Transformer, next_token_loss
 
 
@@ -43,9 +43,7 @@ def untrained(model: Transformer, seed: int, initialisation: str | None = None) 
     return Transformer(config, model.vocab_size, seed=seed).to(model.token_embedding.weight).eval()
 
 
-def gradients_by_block(
-    model: Transformer, inputs: Int[Tensor, "batch time"], targets: Int[Tensor, "batch time"]
-) -> dict[str, Any]:
+def gradients_by_block(model: Transformer, inputs: Tokens, targets: Tokens) -> dict[str, Any]:
     """Gradient norms of one model on one batch; the model is left unchanged.
 
     Args:

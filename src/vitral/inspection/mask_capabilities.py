@@ -15,8 +15,7 @@ from torch.nn import functional
 from vitral.core.errors import UsageError
 from vitral.data import Split, Tokenizer
 from vitral.evaluation import Masking
-from vitral.inspection.targets import read_activation
-from vitral.inspection.windows import spread_windows
+from vitral.inspection.targets import read_activation, spread_windows
 from vitral.model import Transformer, first_target
 
 LEAST_CONTEXT = 5
@@ -169,17 +168,13 @@ def infilling(predictor: Predictor, windows: Int[Tensor, "rows time"], gap: int)
     model = predictor.model
     if model.mask is not None and model.mask.first_target() is None:
         return None
-    with torch.inference_mode():
-        right = torch.stack([_right_side(model, window, gap) for window in windows])
-    return (continuation(predictor, windows[:, :gap]) + right).log_softmax(-1)
-
-
-def _right_side(model: Transformer, window: Int[Tensor, " time"], gap: int) -> Float[Tensor, " vocab"]:
-    """Log p(right side | left side, c) for every token c; the left side is computed once."""
-    candidates, cache = torch.arange(model.vocab_size), model.new_cache(1, len(window))
-    model(window[None, :gap], cache=cache)
-    cache.select(torch.zeros_like(candidates))
-    right = window[gap + 1 :].expand(len(candidates), -1)
-    logits = model(torch.cat([candidates[:, None], right[:, :-1]], dim=1), cache=cache)
-    nats = functional.cross_entropy(logits.flatten(0, 1), right.flatten(), reduction="none")
-    return -nats.double().view(right.shape).sum(dim=1)
+    candidates, found = torch.arange(model.vocab_size), []
+    for window in windows:  # log p(right side | left side, c) for every token c; the left side is computed once
+        cache, right = model.new_cache(1, len(window)), window[gap + 1 :].expand(len(candidates), -1)
+        with torch.inference_mode():
+            model(window[None, :gap], cache=cache)
+            cache.select(torch.zeros_like(candidates))
+            logits = model(torch.cat([candidates[:, None], right[:, :-1]], dim=1), cache=cache)
+        nats = functional.cross_entropy(logits.flatten(0, 1), right.flatten(), reduction="none")
+        found.append(-nats.double().view(right.shape).sum(dim=1))
+    return (continuation(predictor, windows[:, :gap]) + torch.stack(found)).log_softmax(-1)

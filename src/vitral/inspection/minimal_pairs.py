@@ -1,4 +1,4 @@
-"""Minimal pairs: two sentences of which one is right, and which differ only in the word that makes it so.
+"""Word lists of languages, and minimal pairs: two sentences of which one is right, that differ in one word alone.
 
 A model that gives the right one more probability more often than chance knows something of the rule (Linzen et al.
 2016; Marvin & Linzen 2018). Probabilities are of whole sentences and are not divided by their length: a pair differs in
@@ -8,7 +8,10 @@ by construction.
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import resources
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +25,14 @@ from vitral.data.batches import thinned
 from vitral.evaluation import WittenBell
 from vitral.inspection.attention import weight_names
 from vitral.inspection.targets import Scored, loss_by_target, require_readable
-from vitral.inspection.word_lists import PairKind
 from vitral.model import Transformer
 
+LEAST_FREQUENT = 0.05
+"""Least share of a text's words that are frequent words of its language.
+
+They are 10% of Shakespeare's words and 8% of Machado de Assis's. A frequent word that another language shares makes 1
+to 4%, as "que" does in French and Spanish.
+"""
 Plain = dict[str, Any]
 ORDER = 3
 """Of the counted n-grams: with a million subword tokens, longer ones predict worse."""
@@ -34,6 +42,80 @@ CHANCE = 0.5
 TIE = 1e-4
 """Nats of preference below which two sentences count as equally probable: rounding alone gives some."""
 _WORD = re.compile(r"\w+")
+
+
+TwoForms = Sequence[Sequence[str]]
+
+
+class Sense(NamedTuple):
+    """A word with two senses.
+
+    Attributes:
+        word: as it is written in the sentences.
+        first: its meaning in the first sentences.
+        second: its meaning in the second sentences.
+        first_sentences: contain the word once each.
+        second_sentences: likewise.
+    """
+
+    word: str
+    first: str
+    second: str
+    first_sentences: Sequence[str]
+    second_sentences: Sequence[str]
+
+
+class PairKind(NamedTuple):
+    """Lists from which the minimal pairs of one kind are made, see `pairs_of`."""
+
+    kind: str
+    templates: Sequence[str]
+    elements: TwoForms
+    subjects: TwoForms
+    between: TwoForms = ()
+
+
+class WordLists(NamedTuple):
+    """The lists of one language.
+
+    Attributes:
+        frequent: words by which the language is recognized.
+        senses: words with two senses.
+        pairs: kinds of minimal pairs.
+    """
+
+    frequent: Sequence[str]
+    senses: Sequence[Sense]
+    pairs: Sequence[PairKind]
+
+
+@cache
+def word_lists() -> dict[str, WordLists]:
+    """The lists of every language, by its code ("en", "pt")."""
+    text = (resources.files("vitral.inspection") / "word_lists.toml").read_text(encoding="utf-8")
+    return {
+        language: WordLists(
+            table["frequent"], [Sense(**one) for one in table["senses"]], [PairKind(**one) for one in table["pairs"]]
+        )
+        for language, table in tomllib.loads(text).items()
+    }
+
+
+def language_of(text: str) -> str:
+    """The code of the language whose frequent words are most frequent in a text; of equals, the first in the file.
+
+    Raises:
+        UsageError: in every language they are less than `LEAST_FREQUENT` of the text's words.
+    """
+    words = text.lower().split()
+    known = word_lists()
+    counts = {language: sum(words.count(word) for word in lists.frequent) for language, lists in known.items()}
+    most = max(counts, key=lambda language: counts[language])
+    if counts[most] < LEAST_FREQUENT * max(1, len(words)):
+        raise UsageError(
+            "the text is in none of the languages that there are word lists for ({known})", known=", ".join(known)
+        )
+    return most
 
 
 class MinimalPair(NamedTuple):

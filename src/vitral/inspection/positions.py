@@ -35,8 +35,7 @@ from vitral.core.language import N_
 from vitral.core.streams import numpy_stream
 from vitral.data import Split
 from vitral.inspection.ablation import effect
-from vitral.inspection.targets import UNSCORED, Scored, loss_by_row, loss_by_target
-from vitral.inspection.windows import read_windows, window_starts
+from vitral.inspection.targets import UNSCORED, Scored, loss_by_row, loss_by_target, read_windows, window_starts
 from vitral.model import Transformer, first_target
 
 QUARTERS = 4
@@ -187,23 +186,13 @@ def loss_by_context(model: Transformer, split: Split, *, most_targets: int) -> d
     if not len(runs):
         raise UsageError("the test part has no {length} tokens in a row", length=longest + 1)
     amounts = [1 << power for power in range(longest.bit_length())]
-    nats = [float(_nats(model, split, runs, longest, amount).mean()) for amount in amounts]
-    return {
-        "context": amounts,
-        "nats": nats,
-        "targets": len(runs) * half,
-    }
-
-
-def _nats(model: Transformer, split: Split, runs: np.ndarray, longest: int, amount: int) -> np.ndarray:
-    """The losses of all targets from amount / 2 + 1 to `amount` tokens.
-
-    The targets of a run are the tokens after those at longest / 2 … longest - 1.
-    """
-    half, scored = max(1, longest // 2), max(1, amount // 2)
-    firsts = np.arange(longest - half, longest, scored) + scored - amount
-    starts = (runs[:, None] + firsts).ravel()
-    return window_nats(model, split, starts, amount)[:, amount - scored :]
+    nats = []
+    for amount in amounts:  # the targets of a run are the tokens after those at longest / 2 … longest - 1
+        scored = max(1, amount // 2)
+        firsts = np.arange(longest - half, longest, scored) + scored - amount
+        starts = (runs[:, None] + firsts).ravel()
+        nats.append(float(window_nats(model, split, starts, amount)[:, amount - scored :].mean()))
+    return {"context": amounts, "nats": nats, "targets": len(runs) * half}
 
 
 EXAMPLES = ("same", "shuffled", "other")
@@ -253,7 +242,10 @@ def few_shot_losses(
         rows = np.concatenate(
             [others[:, examples:], before[kind][:, :examples], scored[:, None]], axis=1, dtype=np.int64
         ).reshape(number, time)
-        return loss_by_row(model, _with_last_scored(rows, length, model))
+        tokens = torch.from_numpy(rows).to(model.token_embedding.weight.device)
+        targets = tokens[:, 1:].clone()
+        targets[:, : 1 - length] = UNSCORED  # the last passage is scored, without its first token
+        return loss_by_row(model, Scored(tokens[:, :-1], targets, sampled=True))
 
     counts = range(most_examples + 1)
     rows = {kind: [losses(kind, count) for count in counts] for kind in EXAMPLES}
@@ -267,11 +259,3 @@ def few_shot_losses(
             for kind in EXAMPLES[:-1]
         },
     }
-
-
-def _with_last_scored(rows: Int[np.ndarray, "batch time"], length: int, model: Transformer) -> Scored:
-    """Rows whose last passage is scored, without its first token, as the model reads them."""
-    tokens = torch.from_numpy(rows).to(model.token_embedding.weight.device)
-    targets = tokens[:, 1:].clone()
-    targets[:, : targets.shape[1] - (length - 1)] = UNSCORED
-    return Scored(tokens[:, :-1], targets, sampled=True)

@@ -34,8 +34,7 @@ from vitral.data import Blocks, Dataset, Split, Tokenizer
 from vitral.data.long_texts import pieces
 from vitral.data.works import Work, works_of
 from vitral.inspection.attention import landmarks
-from vitral.inspection.targets import read_activation
-from vitral.inspection.windows import spread_windows
+from vitral.inspection.targets import read_activation, spread_windows
 from vitral.model import Transformer
 
 PENALTIES = (1e-3, 1e-2, 1e-1)
@@ -106,7 +105,10 @@ def linear_probes(
         return {**seen, "tokens": token_frequencies(tokens, model.vocab_size)}
 
     middle, odd = time // 2, {split: np.arange(len(rows)) % 2 for split, rows in windows.items()}
-    mixed = {split: with_every_second_mixed(rows, word, split) for split, rows in windows.items()}
+    mixed = {}
+    for split, rows in windows.items():
+        stream, several = numpy_stream(0, "order of words", split), enumerate(rows)
+        mixed[split] = np.stack([with_mixed_words(row, word, stream) if place % 2 else row for place, row in several])
     found = {"order": {name: linear_probe(each, odd) for name, each in features(mixed, over_positions, mixed).items()}}
     tokens, pairs = ({split: rows[:, middle - n : middle + 1] for split, rows in windows.items()} for n in (0, 1))
     at_middle = features(windows, lambda seen: seen[:, middle], tokens)
@@ -160,7 +162,9 @@ def linear_probe(features: Features, classes: Classes) -> dict[str, Any]:
     scaled = {split: (features[split] - mean) / spread for split in SPLITS}
     num_classes = 1 + int(max(map(np.max, classes.values())))
     fits = [(fit(scaled["train"], classes["train"], num_classes, penalty), penalty) for penalty in PENALTIES]
-    weights, penalty = min(fits, key=lambda pair: _loss(pair[0], scaled["validation"], classes["validation"]))
+    truth = torch.from_numpy(classes["validation"])
+    logits = [torch.from_numpy(_logits(weights, scaled["validation"])) for weights, _penalty in fits]
+    weights, penalty = fits[int(np.argmin([functional.cross_entropy(one, truth) for one in logits]))]
     right = _logits(weights, scaled["test"]).argmax(axis=1) == classes["test"]
     majority = float(np.bincount(classes["test"]).max() / len(right))
     low, high = binomtest(int(right.sum()), len(right)).proportion_ci(method="wilson")
@@ -193,10 +197,6 @@ def fit(
 
 def _logits(weights: np.ndarray, features: np.ndarray) -> np.ndarray:
     return features @ weights[:-1] + weights[-1]
-
-
-def _loss(weights: np.ndarray, features: np.ndarray, classes: np.ndarray) -> float:
-    return float(functional.cross_entropy(torch.from_numpy(_logits(weights, features)), torch.from_numpy(classes)))
 
 
 # ---------------------------------------------------------------- passages of works
@@ -241,14 +241,6 @@ def _passages(
 
 
 # ---------------------------------------------------------------- what no count of tokens contains
-
-
-def with_every_second_mixed(
-    rows: Int[np.ndarray, "windows time"], word: Bool[np.ndarray, " vocab"], split: str
-) -> Int[np.ndarray, "windows time"]:
-    """Every second window with its words in random order."""
-    stream = numpy_stream(0, "order of words", split)
-    return np.stack([with_mixed_words(row, word, stream) if place % 2 else row for place, row in enumerate(rows)])
 
 
 def with_mixed_words(row: Int[np.ndarray, " time"], word: Bool[np.ndarray, " vocab"], stream: np.random.Generator):

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from vitral.attention import Causal
@@ -16,6 +16,7 @@ from vitral.core.taps import Recorder
 from vitral.inspection.attention import visible_by_layer
 from vitral.inspection.numbers import RunningMean
 from vitral.inspection.softmax import entropy_share, mutual_information, saturated
+from vitral.inspection.targets import Tokens
 from vitral.model import Transformer, first_target, next_token_loss
 
 STEPS = ("q", "k", "scores", "scaled", "weights")
@@ -33,9 +34,7 @@ BY_HEAD = (
 )
 
 
-def attention_saturation(
-    model: Transformer, inputs: Int[Tensor, "batch time"], targets: Int[Tensor, "batch time"]
-) -> dict[str, Any]:
+def attention_saturation(model: Transformer, inputs: Tokens, targets: Tokens) -> dict[str, Any]:
     """Statistics of every head's attention over some windows.
 
     Args:
@@ -73,7 +72,10 @@ def attention_saturation(
         nats += loss.item()
         for into, steps, gradient, visible in zip(means, names, gradients, allowed, strict=True):
             _add_means(into, [recorder.kept[name].detach() for name in steps], gradient, visible)
-    found = [_by_head(into) | _factors(model, layer) for layer, into in enumerate(means)]
+    learned, found = dict(model.named_parameters()), list[dict[str, Any]]()
+    for layer, into in enumerate(means):  # a scale in units of 1/√d_k, its initial value; an empty list if not learned
+        factor = learned.get(f"blocks.{layer}.attn.scale.factor", torch.empty(0)).detach().double().flatten()
+        found.append(_by_head(into) | {"factors": (factor * math.sqrt(model.config.d_head)).tolist()})
     return {"loss": nats / num_targets, "layers": found}
 
 
@@ -154,11 +156,3 @@ def _positions(means: Mapping[str, Float[Tensor, "heads time source"]]) -> Float
     if "odd" not in means:
         return plain
     return 2 * plain - (mutual_information(means["even"]) + mutual_information(means["odd"])) / 2
-
-
-def _factors(model: Transformer, layer: int) -> dict[str, Any]:
-    """The learned scale of a layer in units of 1/√d_k, its initial value; an empty list if it is not learned."""
-    name = f"blocks.{layer}.attn.scale.factor"
-    learned = dict(model.named_parameters()).get(name)
-    root = math.sqrt(model.config.d_head)
-    return {"factors": [] if learned is None else (learned.detach().double().flatten() * root).tolist()}

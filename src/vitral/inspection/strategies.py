@@ -33,7 +33,7 @@ from vitral.data import Dataset, Split, Tokenizer
 from vitral.data.batches import thinned
 from vitral.decoding import GREEDY, Reader, Sampling, beam_search, choose, distribution, uniforms
 from vitral.evaluation import WittenBell, training_text
-from vitral.inspection.windows import window_starts
+from vitral.inspection.targets import window_starts
 from vitral.model import Transformer
 
 Plain = dict[str, Any]
@@ -96,24 +96,36 @@ def strategy_measures(
     begins, truth = rows[:, :prompt_tokens], rows[:, prompt_tokens:]
     length = truth.shape[1]
     written: dict[str, Continuations] = {TRUTH: given(model, tokenizer, begins, truth)}
-    spoken = [tokenizer.decode(row) for row in begins]
+    asked = [tokenizer.decode(row) for row in begins]
     for name, sampling in SAMPLINGS.items():
         if sampling.top_k is not None:
             sampling = sampling.model_copy(update={"top_k": min(sampling.top_k, tokenizer.vocab_size)})
         written[name] = sampled(model, tokenizer, begins, length, sampling, seed)
         if sampling == GREEDY:
-            best = [beam_search(model, tokenizer, text, max_tokens=length, num_beams=BEAMS)[0] for text in spoken]
+            best = [beam_search(model, tokenizer, text, max_tokens=length, num_beams=BEAMS)[0] for text in asked]
             written[BEAM] = given(model, tokenizer, begins, np.array([each.tokens for each in best], dtype=np.int64))
     counted = WittenBell(thinned(dataset.splits["train"], MOST_COUNTED), tokenizer.vocab_size, ORDER)
     texts = {name: [tokenizer.decode(row) for row in tokens] for name, (tokens, _nats) in written.items()}
     copies = iter(copied([text for each in texts.values() for text in each], training_text(dataset), NOVEL))
     strategies: dict[str, list[Plain]] = {name: [] for name in written}
     for name, (tokens, by_model) in written.items():
-        by_counts = row_nats(counted, np.concatenate([begins, tokens], axis=1))[:, prompt_tokens - 1 :]
+        whole = np.concatenate([begins, tokens], axis=1)
+        ends = whole.shape[1] * np.arange(1, len(whole) + 1)
+        part = Split(whole.ravel(), np.stack([ends - whole.shape[1], ends], axis=1))
+        # Of every token but the first of each row, under the counted n-grams of the longest order.
+        by_counts = counted.nats(part)[-1].reshape(len(whole), -1)[:, prompt_tokens - 1 :]
         means = (nats.mean(axis=1).tolist() for nats in (by_model, by_counts))
         for row, text, one, other in zip(tokens.tolist(), texts[name], *means, strict=True):
-            strategies[name].append(_measures(row, text) | next(copies) | {"model": one, "ngram": other})
-    return {"length": length, "prompts": spoken, "strategies": strategies}
+            spoken = split_words(text)
+            measures = {
+                "text": text,
+                "repeated": repeated_share(row, REPEATED),
+                "looping": longest_loop(row) / len(row),
+                "letters": float(np.mean([len(word) for word in spoken[:-1] or spoken] or [0])),
+                "words": [distinct(spoken, n) for n in range(1, GRAMS + 1)],
+            }
+            strategies[name].append(measures | next(copies) | {"model": one, "ngram": other})
+    return {"length": length, "prompts": asked, "strategies": strategies}
 
 
 def mean_measures(measured: Sequence[Plain]) -> dict[str, list[Plain]]:
@@ -121,16 +133,15 @@ def mean_measures(measured: Sequence[Plain]) -> dict[str, list[Plain]]:
 
     A mean is None where one of the results has None.
     """
-    runs = [run["strategies"] for run in measured]
-    return {name: [mean_row(rows) for rows in zip(*(run[name] for run in runs), strict=True)] for name in runs[0]}
+    return _mean([run["strategies"] for run in measured])
 
 
-def mean_row(values: Sequence[Any]) -> Any:
-    """The measures of several continuations as one: means, without texts; None where one of them has None."""
+def _mean(values: Sequence[Any]) -> Any:
+    """Several nested measures as one."""
     if isinstance(values[0], dict):
-        return {key: mean_row([one[key] for one in values]) for key in values[0] if key != "text"}
+        return {key: _mean([one[key] for one in values]) for key in values[0] if key != "text"}
     if isinstance(values[0], list):
-        return [mean_row(column) for column in zip(*values, strict=True)]
+        return [_mean(column) for column in zip(*values, strict=True)]
     return None if None in values else sum(values) / len(values)
 
 
@@ -227,24 +238,6 @@ def given(
     """Known continuations, scored."""
     columns = iter(torch.from_numpy(tokens).T)
     return continued(model, tokenizer, prompts, tokens.shape[1], lambda _logits, _history: next(columns))
-
-
-def _measures(tokens: list[int], text: str) -> Plain:
-    spoken = split_words(text)
-    return {
-        "text": text,
-        "repeated": repeated_share(tokens, REPEATED),
-        "looping": longest_loop(tokens) / len(tokens),
-        "letters": float(np.mean([len(word) for word in spoken[:-1] or spoken] or [0])),
-        "words": [distinct(spoken, n) for n in range(1, GRAMS + 1)],
-    }
-
-
-def row_nats(counted: WittenBell, rows: Int[np.ndarray, "rows time"]) -> Float[np.ndarray, "rows scored"]:
-    """-log p of every token but the first of each row, under the counted n-grams of the longest order."""
-    ends = rows.shape[1] * np.arange(1, len(rows) + 1)
-    part = Split(rows.ravel(), np.stack([ends - rows.shape[1], ends], axis=1))
-    return counted.nats(part)[-1].reshape(len(rows), -1)
 
 
 def copied(texts: Sequence[str], training_text: str, n: int) -> list[Plain]:

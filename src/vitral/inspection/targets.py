@@ -1,11 +1,12 @@
 """Targets: the inputs of a forward pass and the tokens on which its loss is measured, of a text or of windows.
 
-Legend of axes: batch = rows of tokens, time = positions, as in `vitral.core.names.AXES`.
+Legend of axes: batch = rows of tokens, time = positions, as in `vitral.core.names`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -15,10 +16,11 @@ from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.core.taps import SILENT, Tap
 from vitral.data import Split, Tokenizer
+from vitral.data.batches import too_short
 from vitral.evaluation import Masking
-from vitral.inspection.windows import scored_windows
 from vitral.model import Transformer
 
+Tokens = Int[Tensor, "batch time"]
 UNSCORED = -100
 """A target that does not count; the default `ignore_index` of `torch.nn.functional.cross_entropy`."""
 MOST_BYTES = 200_000_000
@@ -37,8 +39,8 @@ class Scored:
         sampled: whether the rows are a sample of a split's windows, so that their spread gives a standard error.
     """
 
-    inputs: Int[Tensor, "batch time"]
-    targets: Int[Tensor, "batch time"]
+    inputs: Tokens
+    targets: Tokens
     sampled: bool = False
 
     @property
@@ -91,6 +93,49 @@ def text_targets(model: Transformer, tokens: Int[Tensor, "1 time"], masking: Mas
     return next_token_targets(model, tokens, following)
 
 
+def window_starts(split: Split, span: int, most: int | None, *, stride: int) -> Int[np.ndarray, " windows"]:
+    """Indices of the first tokens of windows, in increasing order.
+
+    Args:
+        split: the tokens.
+        span: tokens of a window, the target of its last position included where targets are wanted.
+        most: windows wanted; of more, as many are chosen, evenly spread. None for all.
+        stride: tokens from the start of one window to the start of the next in a segment.
+    """
+    starts = np.concatenate(
+        [np.arange(begin, end - span + 1, stride) for begin, end in split.segments.tolist()] or [np.empty(0, np.int64)]
+    )
+    if most is None or len(starts) <= most:
+        return starts
+    return starts[np.linspace(0, len(starts), max(1, most), endpoint=False).astype(np.int64)]
+
+
+def read_windows(split: Split, starts: Int[np.ndarray, " windows"], span: int) -> Int[Tensor, "windows span"]:
+    """The `span` tokens from each start on, int64."""
+    tokens = split.tokens
+    return torch.from_numpy(tokens[starts[:, None] + np.arange(span)].astype(np.int64))
+
+
+def spread_windows(split: Split, time: int, most: int) -> Int[Tensor, "windows time"]:
+    """At most `most` windows of `time` tokens that do not overlap."""
+    return read_windows(split, window_starts(split, time, most, stride=time), time)
+
+
+def scored_windows(
+    split: Split, context_length: int, most: int
+) -> tuple[Int[Tensor, "windows time"], Int[Tensor, "windows time"]]:
+    """At most `most` windows of a whole context, and their targets.
+
+    Raises:
+        UsageError: the split has no segment of `context_length` + 1 tokens.
+    """
+    starts = window_starts(split, context_length + 1, most, stride=context_length)
+    if not len(starts):
+        raise UsageError(too_short(split, context_length))
+    rows = read_windows(split, starts, context_length + 1)
+    return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
+
+
 def window_targets(model: Transformer, part: Split, count: int, masking: Masking | None = None) -> Scored:
     """Windows of a split with their targets, evenly spread over it, the same for every run.
 
@@ -113,8 +158,8 @@ def window_targets(model: Transformer, part: Split, count: int, masking: Masking
 
 def next_token_targets(
     model: Transformer,
-    inputs: Int[Tensor, "batch time"],
-    following: Int[Tensor, "batch time"],
+    inputs: Tokens,
+    following: Tokens,
     *,
     sampled: bool = False,
 ) -> Scored:
@@ -150,7 +195,7 @@ def loss_by_target(
 
 def passes(
     model: Transformer,
-    inputs: Int[Tensor, "batch time"],
+    inputs: Tokens,
     names: Sequence[str],
     tap: Tap = SILENT,
     most_rows: int | None = None,
@@ -164,15 +209,13 @@ def passes(
 
 
 def read_activation(
-    model: Transformer, inputs: Int[Tensor, "batch time"], name: str, read: Callable[[Tensor], Tensor]
+    model: Transformer, inputs: Tokens, name: str, read: Callable[[Tensor], Tensor]
 ) -> Float[Tensor, "batch ..."]:
     """What `read` makes of one named activation, for all rows, on the CPU."""
     return torch.cat([read(seen[name]).cpu() for _rows, seen in passes(model, inputs, [name])])
 
 
-def rows_at_once(
-    model: Transformer, inputs: Int[Tensor, "batch time"], most_rows: int | None = None
-) -> Iterator[slice]:
+def rows_at_once(model: Transformer, inputs: Tokens, most_rows: int | None = None) -> Iterator[slice]:
     """Slices of at most `most_rows` rows; if None, small enough that a pass takes less than about `MOST_BYTES`.
 
     Counted per position: logits, their logarithms and float copies (three vocabularies), sixteen widths, and the

@@ -116,7 +116,11 @@ def written_words(model: Transformer, tokenizer: Tokenizer, dataset: Dataset, *,
         UsageError: the samples have fewer words, however long they are.
     """
     tokens = math.ceil(_CHARACTERS * words / SAMPLES / characters_per_token(dataset.splits["test"], tokenizer))
-    prompts, known = np.repeat(_line_begin(tokenizer, dataset)[None, :], SAMPLES, axis=0), _known_words(dataset)
+    try:
+        begin = tokenizer.encode("\n")
+    except UnseenCharacter:  # a text of one line
+        begin = dataset.splits["test"].tokens[:1]
+    prompts, known = np.repeat(np.asarray(begin, dtype=np.int64)[None, :], SAMPLES, axis=0), _known_words(dataset)
     texts, found = list[str](), dict[str, Any]()
     for longer in (1, 2, 4, 8):  # the same samples, continued
         rows, _nats = sampled(model, tokenizer, prompts, tokens * longer, Sampling(), seed)
@@ -148,14 +152,6 @@ def share_of_words(texts: Sequence[str], known: frozenset[str], number: int) -> 
     count = max(1, len(words))
     real = sum(word in known for word in words)
     return {"real": real / count, "distinct": len(set(words)) / count, "words": len(words)}
-
-
-def _line_begin(tokenizer: Tokenizer, dataset: Dataset) -> np.ndarray:
-    """A newline as tokens; in a text of one line, its first token."""
-    try:
-        return np.asarray(tokenizer.encode("\n"), dtype=np.int64)
-    except UnseenCharacter:
-        return np.asarray(dataset.splits["test"].tokens[:1], dtype=np.int64)
 
 
 @lru_cache(maxsize=8)

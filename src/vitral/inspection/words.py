@@ -1,9 +1,15 @@
-"""Words: similar words, contexts counted in a text, and one word in two senses.
+"""Words: similar words, contexts counted in a text, one word in two senses, attention between similar words.
 
 The distributional hypothesis says that words of similar meaning occur in similar contexts (Harris 1954). Contexts
 counted in the training text need no model, so they measure similarity independently of the model's own vectors.
 
-`word_measures` does all of it for one model, and minimal pairs, with the lists of `vitral.inspection.word_lists`.
+`word_measures` does all of it for one model, and minimal pairs, with the lists of `word_lists`.
+
+The score of a query and a key depends on more than the two words: on their distance, on the query alone, and on the key
+alone (a head may look at commas). `similar_word_scores` takes these away from both the scores and the similarity of the
+words, and correlates what remains: a partial correlation.
+
+Legend of axes: batch = windows, time = queries, source = keys, heads.
 """
 
 import re
@@ -20,8 +26,9 @@ from torch.nn import functional
 
 from vitral.core.streams import numpy_stream
 from vitral.data import Split, Tokenizer
-from vitral.inspection.minimal_pairs import log_probability, preferences, tokens_until
-from vitral.inspection.word_lists import Sense, language_of, word_lists
+from vitral.inspection.attention import visible_by_layer, weight_names
+from vitral.inspection.minimal_pairs import Sense, language_of, log_probability, preferences, tokens_until, word_lists
+from vitral.inspection.targets import passes, window_targets
 from vitral.model import Transformer
 
 Plain = dict[str, Any]
@@ -77,13 +84,17 @@ def neighbours(model: Transformer, tokenizer: Tokenizer, part: Split, *, most_wo
         `words`, their number; `correlation`, Spearman's, of the two cosines over all pairs of words; `shuffled`, the
         same for each of `SHUFFLES` permutations of the words (Mantel 1967). None with fewer than `LEAST_WORDS` words.
     """
+    from scipy.stats import spearmanr
+
     similarity = counted_similarity(tokenizer, part, most_words)
     if similarity is None:
         return None
     words, similar_counted = similarity
     embedded = model.token_embedding.weight.detach()[torch.from_numpy(words)]
     similar = cosines(embedded, embedded).numpy()
-    correlation, *shuffled = spearman(similar, similar_counted, with_shuffles(len(words)))
+    pairs, orders = np.triu_indices(len(words), 1), with_shuffles(len(words))
+    found: list[Any] = [spearmanr(similar[np.ix_(one, one)][pairs], similar_counted[pairs]) for one in orders]
+    correlation, *shuffled = (float(each.statistic) for each in found)
     return {"words": len(words), "correlation": correlation, "shuffled": shuffled}
 
 
@@ -179,25 +190,6 @@ def with_shuffles(count: int) -> list[Int[np.ndarray, " words"]]:
     return [np.arange(count), *(stream.permutation(count) for stream in streams)]
 
 
-def spearman(
-    one: Float[np.ndarray, "words words"],
-    other: Float[np.ndarray, "words words"],
-    orders: Sequence[Int[np.ndarray, " words"]],
-) -> list[float]:
-    """Spearman's rank correlation of two similarities over all pairs of different words, in each order of the first's.
-
-    Args:
-        one: symmetric.
-        other: symmetric.
-        orders: permutations of the words.
-    """
-    from scipy.stats import spearmanr
-
-    pairs = np.triu_indices(len(one), 1)
-    found: list[Any] = [spearmanr(one[np.ix_(order, order)][pairs], other[pairs]) for order in orders]
-    return [float(each.statistic) for each in found]
-
-
 def senses(model: Transformer, tokenizer: Tokenizer, part: Split, words: Sequence[Sense]) -> list[Plain]:
     """Cosines of a word's vectors between sentences of the same sense and of different senses.
 
@@ -287,3 +279,85 @@ def place_of(tokenizer: Tokenizer, sentence: str, word: str) -> tuple[Int[Tensor
     found = re.search(f"(?<!{letter}){re.escape(word)}(?!{letter})", sentence)
     assert found is not None, f"{word!r} is not in {sentence!r}"
     return tokens_until(tokenizer, sentence, found.end())
+
+
+# ---------------------------------------------------------------- related words
+
+LEAST_DISTANCE = 2
+"""Neighbouring words are left out: they stand together for grammar, not for similarity."""
+ROUNDS = 20
+"""Of taking means away in turn; the means that are left are then far below rounding of what is printed."""
+
+
+def similar_word_scores(
+    model: Transformer, tokenizer: Tokenizer, train: Split, test: Split, *, windows: int, most_words: int
+) -> Plain | None:
+    """Partial correlation of a head's scores with the similarity of the two words, beside that of shuffled words.
+
+    Pairs are a query and an earlier key, at least `LEAST_DISTANCE` apart, both whole words that are one token, and
+    different words. The similarity is the cosine of their contexts counted in the training text (see
+    `vitral.inspection.words`), which needs no model. From scores and similarities the means of each query, each
+    distance and each key word are taken away, in turn. Any matrix of weights prefers some pairs of words, so chance is
+    estimated by exchanging the words of the similarity, rows and columns alike (Mantel 1967).
+
+    Args:
+        model: in evaluation mode, with attention.
+        tokenizer: of the model.
+        train: text in which contexts are counted.
+        test: text of the windows.
+        windows: their number, at most.
+        most_words: number of words, at most; the most frequent are taken.
+
+    Returns:
+        `words` and `pairs`, their numbers; `heads`: for each block and head its `correlation` and `shuffled`, that of
+        each of `SHUFFLES` permutations, the same ones for all heads. None without attention, or with fewer than
+        `LEAST_WORDS` words.
+    """
+    similarity = None if model.mask is None else counted_similarity(tokenizer, train, most_words)
+    if similarity is None:
+        return None
+    words, similar = similarity
+    row = np.full(tokenizer.vocab_size, -1)
+    row[words] = np.arange(len(words))
+    inputs = window_targets(model, test, windows).inputs
+    tokens = row[inputs.cpu().numpy()]
+    visible = torch.stack(visible_by_layer(model, inputs.shape[1])).all(0).cpu().numpy()
+    place = np.arange(inputs.shape[1])
+    known = (tokens[:, :, None] >= 0) & (tokens[:, None, :] >= 0) & (tokens[:, :, None] != tokens[:, None, :])
+    places = np.argwhere(known & visible & (place[:, None] - place >= LEAST_DISTANCE))  # window, query, key
+    if not len(places):
+        return None
+    window, query, key = places.T
+    one, other = tokens[window, query], tokens[window, key]
+    means = (window * inputs.shape[1] + query, query - key, other)
+    orders = with_shuffles(len(words))
+    similarities = np.stack([_unit(_without_means(similar[order[one], order[other]], means)) for order in orders])
+    found = []
+    for block in _scores(model, inputs, places):
+        correlations = [(similarities @ _unit(_without_means(head, means))).tolist() for head in block]
+        found.append([{"correlation": own, "shuffled": shuffled} for own, *shuffled in correlations])
+    return {"words": len(words), "pairs": len(places), "heads": found}
+
+
+def _scores(model: Transformer, inputs: Tensor, places: np.ndarray) -> list[Float[np.ndarray, "heads pairs"]]:
+    """The scaled scores of all pairs in each block."""
+    found = {name.replace(".weights", ".scaled"): list[np.ndarray]() for name in weight_names(model)}
+    for rows, seen in passes(model, inputs, list(found)):
+        window, query, key = places[(places[:, 0] >= rows.start) & (places[:, 0] < rows.stop)].T
+        for name, pieces in found.items():
+            pieces.append(seen[name][window - rows.start, :, query, key].cpu().double().numpy().T)
+    return [np.concatenate(pieces, axis=1) for pieces in found.values()]
+
+
+def _without_means(values: Float[np.ndarray, " pairs"], keys: Sequence[np.ndarray]) -> Float[np.ndarray, " pairs"]:
+    """The residuals of the values on the indicators of each key, by alternating projections."""
+    left = values - values.mean()
+    sizes = [np.maximum(np.bincount(key), 1) for key in keys]
+    for _round, (key, size) in product(range(ROUNDS), zip(keys, sizes, strict=True)):
+        left = left - (np.bincount(key, weights=left, minlength=len(size)) / size)[key]
+    return left
+
+
+def _unit(values: Float[np.ndarray, " pairs"]) -> Float[np.ndarray, " pairs"]:
+    norm = np.linalg.norm(values)
+    return values / norm if norm else values

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -134,12 +135,8 @@ def _losses(run: LoadedRun) -> str:
         return "## Losses\n\nThis checkpoint was not evaluated."
     found = evaluations[-1]
     rows = [("this model, validation split", found["validation_loss"]), ("this model, test split", found["test_loss"])]
-    try:
-        counted = run.sealed.ngrams()
-    except UsageError:
-        counted = None
-    if counted is not None:
-        orders = counted.get("orders", {})
+    with suppress(UsageError):
+        orders = (run.sealed.ngrams() or {}).get("orders", {})
         rows += [(f"{order}-gram, test split", orders[order]) for order in ORDERS if order in orders]
     table = "".join(f"\n| {name} | {loss:.4f} |" for name, loss in rows)
     return f"## Losses\n\n| | nats per token |\n|---|---|{table}"

@@ -1,26 +1,81 @@
 """A run becomes a folder of another library, with a model card and a proof."""
 
+import json
 import os
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+import safetensors.torch
+
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.files import as_json, insist, remove_folder, storage, sweep, sync, temporary_name, write_durably
+from vitral.core.graphs import Plain
 from vitral.interop.card import card
-from vitral.interop.proof import Draft, Proof, prove
+from vitral.interop.foreign import WEIGHTS
+from vitral.interop.graph_reader import GRAPH, read_graph
+from vitral.interop.model_graphs import NAME, graph_of_model
+from vitral.interop.proof import Draft, Opened, Proof, prove
 from vitral.interop.registry import ANY, all_forms
-from vitral.interop.targets import gguf, graph, onnx, torch_nn, transformers
+from vitral.interop.targets import gguf, onnx, torch_nn, transformers
+from vitral.interop.tokenizer_json import DOCUMENT
 from vitral.runs import LoadedRun
 
 CARD, PROOF = "README.md", "PROOF.json"
-TARGETS: dict[str, Callable[[LoadedRun, str], Draft]] = {
+_USE = (
+    "`graph.json` is the computation as a list of PyTorch's core operations, `model.safetensors` has its constants by",
+    "name; docs/interop.md of Vitral describes both. In Python, with the logits and every named activation:",
+    "",
+    "```python",
+    "from vitral.interop import read_graph",
+    "",
+    'graph = read_graph(".")',
+    'found = graph([graph.encode("A prompt")])',
+    'print(found["logits"].shape, sorted(found))',
+    "```",
+)
+
+
+def graph_draft(run: LoadedRun) -> Draft:
+    """A run as a graph of our own: the computation as JSON, weights, tokenizer; nothing that can run.
+
+    Raises:
+        UsageError: an own part of the model does something that no graph can express.
+    """
+    graph, constants = graph_of_model(run.model)
+    files = {
+        GRAPH: _lines(graph),
+        WEIGHTS: safetensors.torch.save(constants),
+        DOCUMENT: run.tokenizer.document.encode("utf-8"),
+    }
+    return Draft(NAME, files, "torch.ops.aten", ("tokenizers", "safetensors"), _opened, _USE)
+
+
+def _opened(folder: Path) -> Opened:
+    """An export, computed by PyTorch's operations one by one."""
+    graph = read_graph(folder)
+    return Opened(lambda tokens: graph(tokens)["logits"], graph.encode, activations=graph)
+
+
+def _lines(graph: Plain) -> bytes:
+    """JSON with a line for each constant and each node."""
+    told: list[str] = []
+    for key, value in graph.items():
+        if key in ("constants", "nodes"):
+            rows = ",\n".join("  " + json.dumps(each, ensure_ascii=False, allow_nan=False) for each in value)
+            told.append(f"{json.dumps(key)}: [\n{rows}\n]")
+        else:
+            told.append(f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False, allow_nan=False)}")
+    return ("{\n" + ",\n".join(told) + "\n}\n").encode("utf-8")
+
+
+TARGETS: dict[str, Callable[[LoadedRun], Draft]] = {
     torch_nn.NAME: torch_nn.draft,
     onnx.FORM: onnx.draft,
     "gguf": gguf.draft,
-    graph.NAME: graph.draft,
+    NAME: graph_draft,
 }
 """By what is typed after `--to`; every other name is a form of transformers."""
 
@@ -59,7 +114,7 @@ def export_run(run: LoadedRun, out: Path, *, to: str = ANY, proof: bool = True, 
     known = [ANY, *all_forms(), *TARGETS]
     if to not in known:
         raise UsageError("--to {name}: {hint}", name=to, hint=nearest(to, known))
-    drafted = TARGETS.get(to, transformers.draft)(run, to)
+    drafted = TARGETS[to](run) if to in TARGETS else transformers.draft(run, to)
     beside = out.with_name(temporary_name(out.name))
     with storage(out):
         try:

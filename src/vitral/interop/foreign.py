@@ -72,8 +72,7 @@ def read_file(path: Path, most: int) -> bytes:
     except FileNotFoundError:
         raise UsageError("{path}: there is no such file", path=path) from None
     except (OSError, ValueError) as error:
-        said = reason(error)
-        raise UsageError("{path}: cannot be read ({reason})", path=path, reason=said) from None
+        raise UsageError("{path}: cannot be read ({reason})", path=path, reason=reason(error)) from None
 
 
 def tensors_in(folder: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

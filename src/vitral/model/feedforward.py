@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vitral.core.language import _
-from vitral.core.modules import own_module
+from vitral.core.parts import own_module
 from vitral.core.taps import SILENT, Tap
 from vitral.model.activations import ACTIVATIONS
 from vitral.model.config import ModelConfig, OwnFeedForward

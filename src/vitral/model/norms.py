@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vitral.core.modules import own_module
-from vitral.core.parts import OwnPart
+from vitral.core.parts import OwnPart, own_module
 from vitral.core.taps import SILENT, Tap
 from vitral.model.config import ModelConfig
 

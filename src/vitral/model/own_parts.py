@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from vitral.core.errors import VitralError
 from vitral.core.language import _
-from vitral.core.modules import own_module
-from vitral.core.parts import OwnPart, Part
+from vitral.core.parts import OwnPart, Part, own_module
 from vitral.core.streams import torch_stream
 from vitral.model.config import ModelConfig, OwnFeedForward, OwnNorm, OwnPositions
 from vitral.model.modes import evaluating

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.core.modules import own_module
+from vitral.core.parts import own_module
 from vitral.model.config import ModelConfig, OwnPositions
 from vitral.model.settings import ROTARY, LinearScaling, Llama3Scaling, RotaryConfig
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from vitral.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from vitral.page.content import PageContent, page_content
+    from vitral.page.content import PageContent, page_content, page_of
     from vitral.page.document import page_document
 
-__all__ = ["PageContent", "page_content", "page_document"]
+__all__ = ["PageContent", "page_content", "page_document", "page_of"]
 # What the server paints first needs no PyTorch.
 __getattr__ = lazily(__name__)

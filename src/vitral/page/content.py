@@ -2,25 +2,29 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from importlib import metadata
 
 import torch
 from torch import Tensor
 
+from vitral.compare.side_by_side import related
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.files import sha256
 from vitral.core.graphs import Plain
-from vitral.core.language import language
+from vitral.core.language import _, language
 from vitral.data import Tokenizer
 from vitral.inspection.lens import contribution_points, stream_points
 from vitral.interop.model_graphs import graph_of_model, lens_graph, step_graph
 from vitral.model import Transformer
 from vitral.model.counts import BYTES_FLOAT32
+from vitral.page.film import carried_film, film_steps, told_film
 from vitral.page.of_text import of_text
 from vitral.page.said import in_commands
 from vitral.page.tokens import ASKED, carried_tokenizer, served_tokenizer
 from vitral.runs import LoadedRun
+from vitral.runs.loading import warn_on_stderr
 
 ALIGNED = 4
 """Bytes: where each tensor of a page begins, so that the browser can use it without a copy."""
@@ -58,15 +62,74 @@ class PageContent:
         graphs: the model's graph, that of its lens, and where their constants are in `weights`.
         weights: the constants as raw bytes.
         checks: the numbers with which the page compares its own.
+        film: the weights of the run at other steps (`vitral.page.film`); None without a film.
+        beside: of another model of the same tokenizer, which reads every sentence beside this one.
+        relation: how the two differ (`Relation` in web/src/page/source.ts).
     """
 
     about: Plain
     graphs: Plain
     weights: bytes
     checks: Checks
+    film: Plain | None = None
+    beside: "PageContent | None" = None
+    relation: Plain | None = None
 
 
-def page_content(run: LoadedRun, name: str, corpus: str | None = None, *, ablated: bool | None = None) -> PageContent:
+def page_of(runs: Mapping[str, LoadedRun], corpora: Sequence[str] = (), *, ablated: bool | None = None) -> PageContent:
+    """The content of a page of one run, or of two that read one sentence.
+
+    Args:
+        runs: one or two, by what the page calls them.
+        corpora: texts of one or both, if they are no longer where they were; of one run, the first is its text.
+        ablated: as in `page_content`.
+
+    Raises:
+        UsageError: they have different tokenizers; or as `page_content`.
+    """
+    if len(runs) == 1:
+        ((name, run),) = runs.items()
+        return page_content(run, name, *corpora[:1], ablated=ablated)
+    (name, run), (other, second) = runs.items()
+    if carried_tokenizer(run.tokenizer) != carried_tokenizer(second.tokenizer):
+        raise UsageError(
+            "bundle: {run} and {other} have different tokenizers, so they cannot read one sentence side by side; write "
+            "a page of each",
+            run=name,
+            other=other,
+        )
+    texts = [_own_among(corpora, each) for each in runs.values()]
+    if texts == [None, None]:
+        texts = [*corpora[:1], *corpora[:1]] or texts  # which is refused, with the reason
+    one, two = (
+        page_content(each, known, text, ablated=ablated, beside=beside)
+        for (known, each), text, beside in zip(runs.items(), texts, (second, run), strict=True)
+    )
+    if one.about["run"] == two.about["run"]:  # both are elsewhere, in folders of one name
+        one.about["run"], two.about["run"] = name, other
+    command = f"vitral bundle {shlex.quote(one.about['run'])} {shlex.quote(two.about['run'])}"
+    for each in (one, two):
+        each.about["commands"] = {"page": command}
+    return replace(one, beside=two, relation={"run": name, "against": other} | related(run, second, corpora))
+
+
+def _own_among(corpora: Sequence[str], run: LoadedRun) -> str | None:
+    """The first of these texts that is the run's."""
+    for corpus in corpora:
+        with suppress(UsageError):
+            run.sealed.dataset(corpus)
+            return corpus
+    return None
+
+
+def page_content(
+    run: LoadedRun,
+    name: str,
+    corpus: str | None = None,
+    *,
+    ablated: bool | None = None,
+    beside: LoadedRun | None = None,
+) -> PageContent:
     """The content of a run's page.
 
     Args:
@@ -74,11 +137,29 @@ def page_content(run: LoadedRun, name: str, corpus: str | None = None, *, ablate
         name: what the page calls it.
         corpus: where its text is, if it is no longer where it was.
         ablated: whether to measure what each part is worth; if None, where it costs a few seconds.
+        beside: the page's other run, with whose weights and film this one shares the room.
 
     Raises:
         UsageError: the page would be too large, or the model has no graph, or its tokenizer runs in Python only.
     """
-    size = expected_size(run)
+    runs = [run] if beside is None else [run, beside]
+    size, steps = _require_room(*runs), film_steps(run)
+    size += sum(len(film_steps(each)) * (expected_size(each) - ROOM) / 2 for each in runs)  # a frame is half as large
+    if steps and size > MOST_BYTES:
+        warn_on_stderr(_("film: the page has no room for its {frames} frames", frames=len(steps)))
+        steps = []
+    graphs, weights = graphs_of(run.model)
+    about = about_run(run, name, in_commands(run.folder.path, shared=True)) | of_text(run, corpus, ablated=ablated)
+    sentences = [list(map(int, run.tokenizer.encode(text))) for text in about["passages"]]
+    checks = checks_of(run.model, run.tokenizer, sentences)
+    film = carried_film(run, steps, graphs, checks.sentences[0]["ids"])
+    told = told_film(run, [frame["step"] for frame in film["frames"]]) if film else {}
+    return PageContent(about | told, graphs, weights, checks, film if told else None)
+
+
+def _require_room(*runs: LoadedRun) -> float:
+    """About how many bytes a page of these runs has."""
+    size = sum(map(expected_size, runs))
     if size > MOST_BYTES:
         raise UsageError(
             "bundle: the page would have {size:,.0f} MB, more than the {most:,.0f} MB that a browser opens; vitral "
@@ -86,10 +167,7 @@ def page_content(run: LoadedRun, name: str, corpus: str | None = None, *, ablate
             size=size / 1e6,
             most=MOST_BYTES / 1e6,
         )
-    graphs, weights = graphs_of(run.model)
-    about = about_run(run, name, in_commands(run.folder.path, shared=True)) | of_text(run, corpus, ablated=ablated)
-    sentences = [list(map(int, run.tokenizer.encode(text))) for text in about["passages"]]
-    return PageContent(about, graphs, weights, checks_of(run.model, run.tokenizer, sentences))
+    return size
 
 
 def about_run(run: LoadedRun, name: str, said: str | None = None, *, served: bool = False) -> Plain:

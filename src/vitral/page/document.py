@@ -8,6 +8,8 @@ import base64
 import hashlib
 import html
 import json
+import tomllib
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -18,11 +20,15 @@ from vitral.core.text import visible
 
 if TYPE_CHECKING:
     from vitral.page.content import PageContent
+    from vitral.page.tour import Stops
 
 ASSETS = "assets"
 SCRIPT = "page.js"
+BESIDE = "-2"
+"""Ends the names of the parts of the model beside."""
 SERVER = "'self'"
 """Where a served page may fetch from."""
+NOWHERE = "'none'"
 _SHELL = """<!doctype html>
 <html lang="{language}">
 <head>
@@ -43,22 +49,24 @@ _SHELL = """<!doctype html>
 """
 
 
-def page_document(content: "PageContent") -> str:
+def page_document(content: "PageContent", tour: "Stops" = None) -> str:
     """The whole page, as text of ASCII characters and those of the script and the style.
 
     Args:
         content: what it carries.
+        tour: the stops of its tour (`vitral.page.tour`); Vitral's own if None.
     """
-    return _document(f"Vitral · {content.about['name']}", parts_of(content))
+    names = [each.about["name"] for each in (content, content.beside) if each is not None]
+    return _document(" · ".join(["Vitral", *names]), parts_of(content, tour))
 
 
-def served_document() -> str:
+def served_document(tour: "Stops" = None) -> str:
     """The page of a server on this machine: it holds nothing of a run, and asks for everything with its token.
 
     In English it has the English words only: reading the catalogues takes longer than all else.
     """
     known = ["en"] if language() == "en" else []
-    return _document("Vitral", {"words": as_text(words(*known))}, SERVER)
+    return _document("Vitral", {"words": as_text(words(*known)), "tour": as_text(tour or own_stops())}, SERVER)
 
 
 def served_policy() -> str:
@@ -66,7 +74,7 @@ def served_policy() -> str:
     return policy(asset(SCRIPT), asset("page.css"), SERVER) + "; frame-ancestors 'none'"
 
 
-def _document(title: str, parts: dict[str, str], connect: str = "'none'") -> str:
+def _document(title: str, parts: dict[str, str], connect: str = NOWHERE) -> str:
     style, script = asset("page.css"), asset(SCRIPT)
     return _SHELL.format(
         language=language(),
@@ -80,17 +88,34 @@ def _document(title: str, parts: dict[str, str], connect: str = "'none'") -> str
     )
 
 
-def parts_of(content: "PageContent") -> dict[str, str]:
-    """The data elements by name, and the seal with their SHA-256."""
-    parts = {
+def parts_of(content: "PageContent", tour: "Stops" = None) -> dict[str, str]:
+    """The data elements by name, and the seal with their SHA-256; the second `about` has what the first has not."""
+    parts = _model(content) | {"words": as_text(words()), "tour": as_text(tour or own_stops())}
+    if content.beside is not None:
+        first, second = content.about, content.beside.about
+        about = {key: None for key in first if key not in second}
+        about |= {key: value for key, value in second.items() if first.get(key) != value}
+        beside = _model(replace(content.beside, about=about))
+        parts |= {name + BESIDE: text for name, text in beside.items()} | {"relation": as_text(content.relation)}
+    return parts | {"seal": as_text({name: sha256(text.encode("ascii")) for name, text in parts.items()})}
+
+
+def _model(content: "PageContent") -> dict[str, str]:
+    return {
         "about": as_text(content.about),
-        "words": as_text(words()),
         "graph": as_text(content.graphs),
         "weights": base64.b64encode(content.weights).decode("ascii"),
         "checks": as_text(content.checks.sentences),
         "truth": base64.b64encode(content.checks.truth).decode("ascii"),
+        **({"film": as_text(content.film)} if content.film else {}),
     }
-    return parts | {"seal": as_text({name: sha256(text.encode("ascii")) for name, text in parts.items()})}
+
+
+def own_stops() -> list[dict[str, Any]]:
+    """The stops of Vitral's own tour: as `vitral.page.tour.stops_of`, which checks them, without importing pydantic."""
+    file = resources.files("vitral.page") / "tour.toml"
+    stops = tomllib.loads(file.read_text("utf-8"))["stops"]
+    return [{"address": "", "wait": None, "then": None} | each for each in stops]
 
 
 def asset(name: str) -> str:
@@ -99,8 +124,10 @@ def asset(name: str) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def policy(script: str, style: str, connect: str = "'none'") -> str:
+def policy(script: str, style: str, connect: str = NOWHERE) -> str:
     """The content security policy: this script and this style by their hashes, images that the page makes itself.
+
+    A page that computes its numbers itself may also run its script once more, as a worker.
 
     Args:
         script: the script, as it stands in the page.
@@ -109,7 +136,8 @@ def policy(script: str, style: str, connect: str = "'none'") -> str:
     """
     return (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data: blob:; "
-        f"connect-src {connect}; base-uri 'none'; form-action 'none'"
+        f"connect-src {connect}; worker-src {'blob:' if connect == NOWHERE else NOWHERE}; "
+        "base-uri 'none'; form-action 'none'"
     )
 
 
@@ -131,7 +159,8 @@ def _element(name: str, text: str) -> str:
 def sentences() -> tuple[str, ...]:
     """The front-end's sentences in English.
 
-    `make web` collects them from web/src/page into a file with one sentence a line; the script has their places in it.
+    `make web` collects them from web/src/page and from Vitral's own tour into a file with one sentence a line; the
+    script has their places in it.
     """
     file = resources.files("vitral.page") / "assets" / "sentences.txt"
     return tuple(file.read_text(encoding="utf-8").splitlines())

@@ -18,6 +18,7 @@ from functools import cache
 from typing import Any
 
 from vitral.core.errors import UsageError
+from vitral.core.files import sha256
 from vitral.core.language import _
 from vitral.data import Tokenizer, UnseenCharacter
 from vitral.data.engines import byte_letters
@@ -72,7 +73,7 @@ def served_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
     try:
         return carried_tokenizer(tokenizer)
     except Uncarried:
-        return {"kind": ASKED, **_writing(tokenizer)}
+        return {"kind": ASKED, "sha256": sha256(json.dumps(tokenizer.plain()).encode()), **_writing(tokenizer)}
 
 
 def encoded(tokenizer: Tokenizer, text: str) -> dict[str, Any]:

@@ -33,6 +33,8 @@ from vitral.studies import StudyResult, loss_claims
 from vitral.studies.record import REPORT
 
 PAGE = "report.html"
+MODEL = "model.html"
+"""The page that carries the model."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,11 @@ def write_demonstration(result: DemonstrationResult, out: Path) -> Path:
     model = result.count.config
     claims = loss_claims(result.study)
     run = enter(result.run, warn_on_stderr)
+    own = Paragraph(_("Write a sentence of your own, and see what the model makes of it."), MODEL)
     sections: list[Section] = [
         Heading(_("The text it wrote")),
         *_written(result),
+        *([own] if (out / MODEL).is_file() else []),
         Callout(claims.rank.text),
         Listing(tuple(claim.text for claim in claims.contrasts)),
         Heading(_("Learning")),

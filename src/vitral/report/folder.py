@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vitral.core.errors import UsageError
-from vitral.core.files import make, replace_durably, storage, sweep
-from vitral.core.seals import MANIFEST, manifest
+from vitral.core.files import MANIFEST, make, manifest, replace_durably, storage, sweep
 from vitral.report.sections import Figure
 from vitral.report.tables import ENDINGS, Table
 

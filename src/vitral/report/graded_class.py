@@ -2,14 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from os.path import commonprefix
 from typing import Any
 
 from vitral.core.language import N_, _, in_language, ngettext, number
-from vitral.core.shown import Shown
-from vitral.core.tables import Tabular
+from vitral.core.shown import Shown, Tabular
 from vitral.core.text import NONE
 from vitral.explanation.checks.report import Verdict
 from vitral.explanation.grading.grading import GradingRule, SheetGrade
@@ -80,7 +79,7 @@ class GradedClass(Shown, Tabular):
     keys: tuple[AnswerKey, ...]
     rule: GradingRule
     sheets: tuple[GradedSheet, ...]
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     @property
     def graded(self) -> tuple[GradedSheet, ...]:

@@ -174,11 +174,6 @@ def inline_svg(svg: str, prefix: str) -> str:
     svg = _SVG_METADATA.sub("", _SVG_STYLE.sub("", svg))
     svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
     svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", svg)
-    return _themed(svg)
-
-
-def _themed(svg: str) -> str:
-    """An SVG file whose ink and paper are those of the page, hidden from screen readers, which have its text."""
     for colour, variable in _THEMED.items():
         svg = svg.replace(colour, variable)
     return svg.replace("<svg ", '<svg aria-hidden="true" focusable="false" ', 1).strip()

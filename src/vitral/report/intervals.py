@@ -124,7 +124,9 @@ def interval_plot(
     for place, row in enumerate(lines):
         if isinstance(row, Row):
             _draw(axes, row, place, limits or (-math.inf, math.inf))
-    axes.set_yticks(range(len(lines)), ["" if isinstance(row, str) else _name(row.label) for row in lines])
+    axes.set_yticks(
+        range(len(lines)), ["" if isinstance(row, str) else textwrap.fill(drawable(row.label), NAME) for row in lines]
+    )
     axes.set(ylim=(len(lines) - 0.4, -0.6), xlabel=drawable(x_label))
     axes.tick_params(axis="y", length=0, labelsize=SMALL)
     axes.locator_params(axis="x", nbins=6)
@@ -139,10 +141,6 @@ def interval_plot(
             told = row.beside(axes.get_xlim(), digits, unit, are_differences=are_differences)
             axes.text(1.03, place, drawable("  ".join(filter(None, (told, row.told)))), **beside)
     return figure
-
-
-def _name(label: str) -> str:
-    return textwrap.fill(drawable(label), NAME)
 
 
 def _limits(rows: Sequence[Row], margin: float) -> tuple[float, float]:

@@ -38,14 +38,6 @@ _REFERENCE: Mapping[str, Any] = {"color": MUTED, "linewidth": 0.9, "linestyle": 
 
 
 @dataclass(frozen=True)
-class Reference:
-    """A reference value, such as that of an n-gram baseline: a thin line across the plot, named beside it."""
-
-    label: str
-    value: float
-
-
-@dataclass(frozen=True)
 class Line:
     """One series of points.
 
@@ -108,7 +100,7 @@ def line_plot(
     x: Axis,
     y: Axis,
     *,
-    references: Sequence[Reference] = (),
+    references: Sequence[tuple[str, float]] = (),
     title: str = "",
     are_losses: bool = False,
 ) -> Figure:
@@ -136,9 +128,9 @@ def line_plot(
         drawn += line.look != "theory"
         if line.label:
             names.append((line.label, line.y[-1] or 0.0, colour, "normal" if line.look == "theory" else "bold"))
-    names += [(reference.label, reference.value, MUTED, "normal") for reference in references]
-    for reference in references:
-        axes.axhline(reference.value, **_REFERENCE)
+    names += [(*reference, MUTED, "normal") for reference in references]
+    for _label, value in references:
+        axes.axhline(value, **_REFERENCE)
     axes.set(xlabel=drawable(x.label), ylabel=drawable(y.label))
     if are_losses:
         _frame(axes, [line for line in shown if line.x], references)
@@ -160,11 +152,11 @@ def _draw(axes: Axes, line: Line, index: int) -> str:
     return how["color"]
 
 
-def _frame(axes: Axes, lines: Sequence[Line], references: Sequence[Reference]) -> None:
+def _frame(axes: Axes, lines: Sequence[Line], references: Sequence[tuple[str, float]]) -> None:
     """The limits of a plot of losses; values outside it are noted above."""
     everything = [value for line in lines for value in line.late(0.0)]
     settled = [value for line in lines for value in line.late(0.0 if line.look == "hollow" else SETTLED_AFTER)]
-    settled += [reference.value for reference in references]
+    settled += [value for _label, value in references]
     low, high = min([*settled, *everything]), max(settled)
     pad = 0.04 * (high - low) or 0.5
     axes.set(ylim=(low - pad, high + pad), xlim=(0, 1.015 * max(step for line in lines for step in line.x) or 1))

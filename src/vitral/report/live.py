@@ -1,4 +1,4 @@
-"""Pages that compute: a worked example whose given numbers can be edited, an exercise whose cells can be filled in.
+"""Pages that compute: a worked example whose given numbers can be edited, an exercise to fill in; and that on paper.
 
 The page holds the sheet as a graph (`vitral.core.graphs`), made by the sheet's own operations, and runs it.
 """
@@ -7,14 +7,19 @@ import math
 from collections.abc import Collection
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
 from torch import Tensor
 
 from vitral.core.graphs import Plain
+from vitral.core.language import _
 from vitral.explanation.examples.document import TomlDocument
 from vitral.explanation.examples.example import Example
-from vitral.explanation.formulas import mathml, text
+from vitral.explanation.examples.file import parse_example
+from vitral.explanation.exercises.sheets import ExerciseSheet
+from vitral.explanation.formulas import latex, mathml
 from vitral.explanation.narration import Choice
 from vitral.explanation.phrasebook import Phrases, catalogue, phrases
 from vitral.explanation.rows import Beam, Greedy
@@ -22,17 +27,16 @@ from vitral.explanation.sheet import Sheet, sheet_graph
 from vitral.explanation.steps import Panel, Step
 from vitral.explanation.walks import walk_example
 from vitral.explanation.walkthrough import Walkthrough, truncate
-from vitral.report.html import page
+from vitral.report.html import language_code, page, rendered, templates
 from vitral.report.sections import (
     CellTable,
     Columns,
-    Formula,
     Heading,
     LiveTables,
     Paragraph,
     Section,
 )
-from vitral.report.walkthrough import to_page
+from vitral.report.walkthrough import document, formula_of, steps_in_latex, to_page, to_sections
 
 CHOICES = (Greedy, Beam)
 """Quantities whose numbers are indices of words."""
@@ -117,7 +121,7 @@ def _plain(value: Tensor) -> list[float | str]:
 
 def _exercise(example: Example, blanks: frozenset[str], digits: int, say: Phrases) -> str:
     example = example.told(say.language)
-    graph, _ = sheet_graph(example.sheet)
+    graph, _stale = sheet_graph(example.sheet)
     order = [quantity.name for quantity in example.sheet.quantities if quantity.name in blanks & set(graph["outputs"])]
     file = _file(example, order)
     name = example.path.name if example.path else "exercise.toml"
@@ -139,16 +143,14 @@ def _exercise(example: Example, blanks: frozenset[str], digits: int, say: Phrase
 def _blank_step(step: Step, blanks: Collection[str], digits: int, say: Phrases) -> list[Section]:
     """A step without what would give its numbers away: sentence, arithmetic, shades."""
     say = replace(say, whole=True)
-    written = text(step.formula, digits, say)
-    formula = [Formula(mathml(step.formula, digits, say), written)] if written else []
     tables = [_blank_table(step, panel, digits, say, is_blank=step.name in blanks) for panel in step.panels]
-    return [*formula, Columns(tuple(tables)) if len(tables) > 1 else tables[0]]
+    return [*formula_of(step, digits, say), Columns(tuple(tables)) if len(tables) > 1 else tables[0]]
 
 
 def _blank_table(step: Step, panel: Panel, digits: int, say: Phrases, *, is_blank: bool) -> CellTable:
     shown = truncate(panel, digits, say)
     lines = tuple((label, *([""] * len(cells) if is_blank else cells)) for label, *cells in shown.lines)
-    nothing = tuple((None,) * len(shown.columns) for _ in shown.rows)
+    nothing = tuple((None,) * len(shown.columns) for _row in shown.rows)
     columns = ("", *shown.headings)
     return CellTable(
         panel.label or step.shapes, columns, lines, nothing, (0, 0), quantity=panel.quantity, head=panel.head
@@ -176,3 +178,36 @@ def _file(example: Example, blanks: Collection[str]) -> list[str | dict[str, str
         parts += [document.text[end : place.start], {"cell": name}]
         end = place.end
     return [*parts, document.text[end:]]
+
+
+# The exercise on paper.
+
+
+def sheet_page(sheet: ExerciseSheet, *, is_key: bool = False) -> str:
+    """An exercise as a self-contained page for printing.
+
+    Args:
+        sheet: the exercise.
+        is_key: whether the numbers are in their boxes, and every step with its arithmetic follows on a new page.
+    """
+    steps = [Heading(_("Every step with its arithmetic")), *to_sections(sheet.walkthrough)]
+    paper, say = sheet.paper(filled=is_key), phrases()
+    tasks = [(task, [Markup(mathml(one, paper.decimals, say)) for one in task.formulas]) for task in paper.tasks]
+    page = templates().get_template("paper.html")
+    return page.render(paper=paper, tasks=tasks, language=language_code(), **rendered(steps if is_key else ()))
+
+
+def practice_page(sheet: ExerciseSheet) -> str | None:
+    """The sheet as a page for practice: each cell is judged when it is filled in; None for derivatives."""
+    if any(quantity.derivative for quantity in sheet.key.sheet.quantities):
+        return None
+    example = parse_example(sheet.toml, Path(f"{sheet.exercise.name}.toml"))
+    return to_live(example, blanks=blanks_of(example), digits=sheet.exercise.decimals)
+
+
+def sheet_latex(sheet: ExerciseSheet, *, is_key: bool = False) -> str:
+    """An exercise as a LaTeX document for pdflatex with amsmath; the arguments are those of `sheet_page`."""
+    paper, say = sheet.paper(filled=is_key), phrases()
+    tasks = [(task, [Markup(latex(one, paper.decimals, say)) for one in task.formulas]) for task in paper.tasks]
+    steps = steps_in_latex(sheet.walkthrough) if is_key else ""
+    return document("paper.tex", paper=paper, tasks=tasks, steps=steps)

@@ -1,7 +1,8 @@
-"""Grids of numbers as shaded cells on one scale: the attention weights of the heads of a layer."""
+"""Grids of numbers as shaded cells on one scale: attention weights of the heads of a layer, effects of a sweep."""
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib.cm
 import numpy as np
@@ -94,3 +95,18 @@ def _bar(figure: Figure, plots: Sequence[Axes]) -> None:
     assert bar.solids is not None
     bar.solids.set(rasterized=False, edgecolor="face", linewidth=0.4)
     bar.ax.grid(visible=False)
+
+
+@styled
+def effect_map(cells: Sequence[dict[str, Any]]) -> Figure:
+    """Draw the cells of a sweep in signed colours: red above zero, blue below."""
+    places = list(dict.fromkeys(cell["place"] for cell in cells))
+    figure, (axes,) = sheet(1.6 + 0.3 * len(places))
+    values = np.array([cell["effect"] for cell in cells], dtype=float).reshape(len(places), -1)
+    most = abs(values).max()
+    drawn = axes.imshow(values, "RdBu_r", aspect="auto", vmin=-most, vmax=most)
+    axes.set_yticks(range(len(places)), places)
+    axes.set_xticks(range(values.shape[1]), [_short(cell["token"]) for cell in cells[: values.shape[1]]])
+    axes.grid(visible=False)
+    figure.colorbar(drawn)
+    return figure

@@ -26,8 +26,8 @@ def _block(section: pieces.Section) -> str:
     match section:
         case pieces.Heading():
             return f"{'#' * section.level} {escape(section.text)}"
-        case pieces.Paragraph():
-            return escape(section.text)
+        case pieces.Paragraph(link=link):
+            return f"[{escape(section.text)}]({link})" if link else escape(section.text)
         case pieces.Callout():
             return "\n".join(f"> {line}" for line in escape(section.text).splitlines())
         case pieces.Listing():

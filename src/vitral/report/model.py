@@ -4,8 +4,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from vitral.core.language import N_, _, number
-from vitral.core.shown import Shown
-from vitral.core.tables import Tabular
+from vitral.core.shown import Shown, Tabular
 from vitral.forecast import Forecast, Range
 from vitral.model import Cost, ModelConfig, ParameterRow, cost, parameter_table
 from vitral.model.counts import BYTES_FLOAT32

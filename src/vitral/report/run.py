@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
+from vitral.core.files import check_report
 from vitral.core.language import N_, _
-from vitral.core.seals import check_report
 from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
 from vitral.evaluation.copying import COPIED_WORDS
 from vitral.model import parameter_table
 from vitral.report.folder import ReportFolder
 from vitral.report.html import page
-from vitral.report.lines import Line, Reference, loss_plot
+from vitral.report.lines import Line, loss_plot
 from vitral.report.model import parameter_section
 from vitral.report.sections import Callout, Details, Heading, Paragraph, Preformatted, Section
 from vitral.report.tables import Column, Table, decimals, whole
@@ -28,7 +28,6 @@ MOST_POINTS = 1000
 """Points of the line of logged losses; of more, the mean of neighbours is drawn."""
 GRAY = N_("Gray lines: n-gram baselines.")
 HOLLOW = N_("Hollow: an early evaluation, on few tokens of the validation split.")
-MADE_BY = N_("Made by Vitral.")
 PAGE = "run.html"
 
 
@@ -57,7 +56,7 @@ def run_page(run: SealedRun, report: ReportFolder) -> str:
     ]
     configuration = tomli_w.dumps(run.config.plain())
     sections.append(Details(_("The whole configuration"), (Preformatted(configuration),)))
-    return page(_("Run {name}", name=run.path.name), sections, footer=_(MADE_BY))
+    return page(_("Run {name}", name=run.path.name), sections, footer=_("Made by Vitral."))
 
 
 def require_run_report(path: Path) -> None:
@@ -171,7 +170,7 @@ def loss_curve(
         The figure; None without a loss.
     """
     known = {} if baselines is None else baselines.orders
-    references = [Reference(baseline_name(order), known[order]) for order in ORDERS_SHOWN if order in known]
+    references = [(baseline_name(order), known[order]) for order in ORDERS_SHOWN if order in known]
     evaluations, early = events["evaluation"], events["early"]
     steps = [event["step"] for event in evaluations]
     lines = [

@@ -2,15 +2,14 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from vitral.compare import derived, run_record
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _, ngettext
-from vitral.core.shown import Shown
-from vitral.core.tables import Tabular
+from vitral.core.shown import Shown, Tabular
 from vitral.core.text import NONE, big
 from vitral.evaluation.baselines import baseline_name
 from vitral.report.folder import ReportFolder
@@ -81,7 +80,7 @@ class RunList(Shown, Tabular):
 
     folder: Path
     runs: tuple[RunSummary, ...]
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     order: Order = "loss"
 
     def plain(self) -> dict[str, Any]:
@@ -229,11 +228,11 @@ def curves(
     **labels: str,
 ) -> Section:
     """The test losses of runs by their names, with the n-gram baselines of one of them, added to `report`."""
-    from vitral.report.lines import MOST_LINES, Line, Reference, left_out, loss_plot  # matplotlib is slow to import
+    from vitral.report.lines import MOST_LINES, Line, left_out, loss_plot  # matplotlib is slow to import
 
     lines = [Line(run, *pair) for run, pair in points.items()][:MOST_LINES]
     orders = of.baselines or {} if of and of.objective == "next-token" else {}
-    references = [Reference(baseline_name(order), loss) for order, loss in orders.items()]
+    references = [(baseline_name(order), loss) for order, loss in orders.items()]
     drawn = loss_plot(lines, references=references, **labels)
     caption = _("Test loss at every evaluation while training.") + left_out(list(points))
     return report.figure(drawn, name, caption, _("Curves of {names}", names=", ".join(points)))

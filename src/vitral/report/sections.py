@@ -26,9 +26,15 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A paragraph of plain text."""
+    """A paragraph of plain text.
+
+    Attributes:
+        text: what it says.
+        link: the page beside this one that it leads to.
+    """
 
     text: str
+    link: str = ""
 
 
 @dataclass(frozen=True)

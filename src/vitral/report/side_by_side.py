@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vitral.compare import BITS, NATS, ComparedRun, PairedDifference, Relation, RunComparison
+from vitral.compare import BITS, NATS, ComparedRun, Relation, RunComparison
 from vitral.core.language import N_, _, number
-from vitral.core.text import NONE, signed
+from vitral.core.text import signed
 from vitral.report.folder import ReportFolder
 from vitral.report.html import page
 from vitral.report.markdown import markdown
@@ -231,8 +231,13 @@ def _curves(
     runs: Sequence[ComparedRun], name: str, axis: str, label: str, report: ReportFolder, *, same_tokens: bool
 ) -> Section:
     """One figure; in bits per character where the tokens of the runs differ. The best are drawn where not all fit."""
+
+    def rank(run: ComparedRun) -> float:
+        loss = run.summary.test_loss if same_tokens else run.loss and run.loss.bits_per_character
+        return math.inf if loss is None else loss
+
     points = {}
-    for run in sorted(runs, key=lambda run: _ranked(run, same_tokens=same_tokens)):
+    for run in sorted(runs, key=rank):
         factor = 1.0 if same_tokens or run.loss is None else run.loss.bits_per_character / run.loss.loss
         a_step = {"step": 1.0, "tokens": run.tokens_per_step, "seconds": _speed(run)}[axis] or 1.0
         curve = run.summary.curve
@@ -246,11 +251,6 @@ def _curves(
 def _speed(run: ComparedRun) -> float | None:
     """Seconds of a training step."""
     return run.tokens_per_second and run.tokens_per_step / run.tokens_per_second
-
-
-def _ranked(run: ComparedRun, *, same_tokens: bool) -> float:
-    loss = run.summary.test_loss if same_tokens else run.loss and run.loss.bits_per_character
-    return math.inf if loss is None else loss
 
 
 def _groups(found: RunComparison) -> list[list[ComparedRun]]:
@@ -314,12 +314,15 @@ def _difference_text(relation: Relation) -> str:
     if found is None:
         return _("No difference: {reason}.", reason=_(relation.why)) if relation.why else ""
     places = {"run": relation.run, "against": relation.against, "unit": _(UNITS[found.unit])}
-    places |= {"interval": _interval(found), "blocks": len(found.blocks)}
-    if found.low is None or not found.excludes_zero:
-        told = N_("{run} minus {against}: {size} {unit}.")
-        if found.low is not None:
-            told = N_("No difference is shown: {size} {unit} (interval over {blocks} blocks {interval}).")
-        return _(told, **places, size=signed(found.difference, 4))
+    size = signed(found.difference, 4)
+    if found.low is None or found.high is None:
+        return _("{run} minus {against}: {size} {unit}.", **places, size=size)
+    interval = _("{low} to {high}", low=signed(found.low, 4), high=signed(found.high, 4))
+    places |= {"interval": interval, "blocks": len(found.blocks)}
+    if not found.excludes_zero:
+        return _(
+            "No difference is shown: {size} {unit} (interval over {blocks} blocks {interval}).", **places, size=size
+        )
     told = N_(
         "{run} predicts this text worse than {against}, by {size} {unit} (interval of the difference over {blocks} "
         "blocks {interval})."
@@ -330,9 +333,3 @@ def _difference_text(relation: Relation) -> str:
             "{blocks} blocks {interval})."
         )
     return _(told, **places, size=number(abs(found.difference), ".4f"))
-
-
-def _interval(found: PairedDifference) -> str:
-    if found.low is None or found.high is None:
-        return NONE
-    return _("{low} to {high}", low=signed(found.low, 4), high=signed(found.high, 4))

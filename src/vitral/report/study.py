@@ -9,14 +9,13 @@ from typing import Any
 import tomli_w
 
 from vitral.core.language import N_, _, in_language, number
-from vitral.core.shown import Shown
-from vitral.core.tables import Tabular
+from vitral.core.shown import Shown, Tabular
 from vitral.core.text import NONE
 from vitral.decoding import Sampling, generate
 from vitral.report.folder import ReportFolder
 from vitral.report.html import page
 from vitral.report.markdown import markdown
-from vitral.report.notebook import page_of, written_page
+from vitral.report.notebook import written_page
 from vitral.report.sections import (
     Callout,
     Columns,
@@ -197,18 +196,13 @@ class StudyPage(Shown, Tabular):
         files = {name: str(getattr(self, name)) for name in ("html", "markdown", "table", "results")}
         return {**files, "comparisons": self.records(), "verdict": list(self.verdict)}
 
-    def comparisons(self, *, as_data: bool = False) -> Table:
-        """Every comparison, in a form to be written: for people in the page's language, or as data in English."""
-        return self.data if as_data else self.shown
-
     def records(self) -> list[dict[str, Any]]:
         """One row for each comparison, losses first; `table` is a file with one row for each run."""
         return self.data.plain()
 
-
-@page_of.register
-def _study_page(shown: StudyPage) -> str:
-    return written_page(shown.html, shown)
+    def page(self) -> str:
+        """The page of the study, as it was written."""
+        return written_page(self.html, self)
 
 
 def write_report(result: StudyResult, *, command: str = "") -> StudyPage:

@@ -15,7 +15,7 @@ from vitral.report.tables import Column, Table, as_text, data_table, decimals, w
 from vitral.studies.claims import Check, Claim, Judged, Quantity
 from vitral.studies.estimator import Interval, mean_interval
 from vitral.studies.losses import LossClaims, baseline_arm, difference_text, mean_loss, told_title
-from vitral.studies.probe import ArmMeasures, Arms, Means, Rows, View
+from vitral.studies.probe import ArmMeasures, Arms, Means, View
 from vitral.studies.results import ArmResult, RunResult, StudyResult
 from vitral.studies.tuning import Tuned
 
@@ -353,9 +353,12 @@ def runs_data(result: StudyResult) -> Table:
     return data_table("", rows)
 
 
-def rows_table(spec: Rows) -> Table:
-    """A table of other things than arms."""
-    return Table(spec.caption, tuple(spec.columns), tuple(map(tuple, spec.rows)), spec.prose)
+def view_tables(view: View) -> list[Table]:
+    """The tables of a probe."""
+    return [
+        means_table(one) if isinstance(one, Means) else Table(one.caption, one.columns, one.rows, one.prose)
+        for one in view.tables
+    ]
 
 
 def means(arms: Arms, quantities: Sequence[Quantity]) -> Iterator[tuple[ArmMeasures, Quantity, list[float], Interval]]:

@@ -9,13 +9,13 @@ from vitral.core.language import N_, _, number
 from vitral.core.text import minus, nats, signed
 from vitral.report.folder import ReportFolder
 from vitral.report.intervals import Row, interval_plot
-from vitral.report.lines import MOST_LINES, Axis, Line, Reference, left_out, line_plot, loss_plot
+from vitral.report.lines import MOST_LINES, Axis, Line, left_out, line_plot, loss_plot
 from vitral.report.sections import Columns, Details, Heading, Listing, Paragraph, Preformatted, Section
-from vitral.report.study_tables import claims_table, levels, means, means_table, rows_table
+from vitral.report.study_tables import claims_table, levels, means, view_tables
 from vitral.studies.claims import Claim, Judged, Note, Plain
 from vitral.studies.judging import judge
 from vitral.studies.losses import LossClaims, failed_seeds, told_title, trained_losses
-from vitral.studies.probe import ArmMeasures, Dots, Lines, Means, View
+from vitral.studies.probe import ArmMeasures, Dots, Lines, View
 from vitral.studies.probes import probe_named
 from vitral.studies.resolution import is_causal_lm
 from vitral.studies.results import ArmResult, StudyResult
@@ -84,7 +84,7 @@ def curve_figure(result: StudyResult, report: ReportFolder) -> list[Section]:
     unit, title = _(result.study.unit), _("Test loss while training") if often else _("Training loss while training")
     figure = loss_plot(
         lines[:MOST_LINES],
-        references=[Reference(*pair) for pair in levels(result, result.curve_baselines).items()] if often else (),
+        references=[*levels(result, result.curve_baselines).items()] if often else (),
         title=title,
         y_label=_("test loss ({unit})", unit=unit) if often else _("training loss ({unit})", unit=unit),
     )
@@ -147,7 +147,7 @@ class JudgedView:
 
 def probe_views(result: StudyResult) -> tuple[JudgedView, ...]:
     """One judged view for each probe of the study, in the design's order, from the measured data alone."""
-    views, result = [], result.told
+    views = []
     for name in result.study.probes:
         probe, found = probe_named(name), result.measured.get(name)
         if probe.of_runs and found:
@@ -173,7 +173,7 @@ def probe_sections(judged: JudgedView, report: ReportFolder) -> list[Section]:
         sections += _dots(judged.name, view.figure, report)
     elif view.figure is not None:
         sections += _lines(judged.name, view.figure, report)
-    sections += [means_table(one) if isinstance(one, Means) else rows_table(one) for one in view.tables]
+    sections += view_tables(view)
     if judged.claims:
         caption = _(
             "Paired t tests, p values and 95% intervals corrected together for {n} comparisons (Bonferroni).",
@@ -208,10 +208,9 @@ def _lines(name: str, spec: Lines, report: ReportFolder) -> list[Section]:
     lines = [
         Line(one.label, one.x, one.y, one.low, one.high, look="theory" if one.theory else "marked") for one in drawn
     ]
-    levels = [Reference(label, value) for label, value in (spec.levels or {}).items()]
     x, y = (Axis(_(axis.label), log=axis.log, ticks=axis.ticks) for axis in (spec.x, spec.y))
     title, ends = _(spec.title), {curve.label: curve.y[-1] or 0.0 for curve in measured}
-    figure = line_plot(lines, x, y, references=levels, title=title)
+    figure = line_plot(lines, x, y, references=[*(spec.levels or {}).items()], title=title)
     alt = extremes_told(title, ends, lambda value: minus(number(value, ".3g")))
     bands = _("Means over seeds; bands: range over seeds.") if any(curve.low for curve in measured) else ""
     caption = " ".join(filter(None, (f"{title}.", bands, spec.note))) + left_out([curve.label for curve in measured])

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.language import N_, _, in_language, number
-from vitral.core.shown import Shown
-from vitral.core.tables import Tabular
+from vitral.core.shown import Shown, Tabular
 from vitral.data import CorpusReport, Dataset, Text, corpus_report
 from vitral.evaluation import NgramBaselines, baseline_name, ngram_baselines
 from vitral.evaluation.measures import NOVEL_LENGTH, Measures, TextMeasures
@@ -230,13 +229,11 @@ def measures_sections(measures: Measures | TextMeasures) -> list[Section]:
     return sections
 
 
-@text_of.register(Measures)
-@text_of.register(TextMeasures)
+@text_of.register
 def _measures_text(measures: Measures | TextMeasures) -> str:
     return plain_text("", measures_sections(measures)).lstrip()
 
 
-@page_of.register(Measures)
-@page_of.register(TextMeasures)
+@page_of.register
 def _measures_page(measures: Measures | TextMeasures) -> str:
     return page(_("Measurements"), measures_sections(measures))

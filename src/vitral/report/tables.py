@@ -13,7 +13,7 @@ from typing import Any
 
 from vitral.core.language import _, number
 from vitral.core.latex import escape as latex_escape
-from vitral.core.tables import as_csv, in_spreadsheet
+from vitral.core.shown import as_csv, in_spreadsheet
 from vitral.core.text import NONE, minus, visible
 
 ENDINGS = {"json": "json", "csv": "csv", "markdown": "md", "latex": "tex"}
@@ -149,7 +149,7 @@ class Table:
             kept: keys of columns that stay in any case.
         """
         labels, cells = self.labels, list(zip(*self.cells, strict=True))
-        same = [i for i, cell in enumerate(cells) if len({*cell}) == 1 and self._key(i) not in kept]
+        same = [i for i, cell in enumerate(cells) if len({*cell}) == 1 and self.keys[i] not in kept]
         facts = "; ".join(f"{labels[i]} {cells[i][0]}" for i in same if cells[i][0] != NONE)
         if not facts:
             return self
@@ -158,9 +158,10 @@ class Table:
         caption = _("{caption}. The same in all: {facts}.", **places) if several else _("{caption}. {facts}.", **places)
         return replace(self, caption=caption, columns=[one for i, one in enumerate(self.columns) if i not in same])
 
-    def _key(self, place: int) -> str:
-        column = self.columns[place]
-        return column if isinstance(column, str) else column.key
+    @property
+    def keys(self) -> list[str]:
+        """The key of each column in the rows."""
+        return [one if isinstance(one, str) else one.key for one in self.columns]
 
     def plain(self) -> list[dict[str, Any]]:
         """The rows as plain data, with the columns' keys only; a number that is not finite is None."""
@@ -168,7 +169,7 @@ class Table:
         def finite(value: Any) -> Any:
             return None if isinstance(value, float) and not math.isfinite(value) else value
 
-        keys = [self._key(place) for place in range(len(self.columns))]
+        keys = self.keys
         pairs = (row if isinstance(row, Mapping) else dict(zip(keys, row, strict=True)) for row in self.rows)
         return [{key: finite(row.get(key)) for key in keys} for row in pairs]
 
@@ -178,7 +179,7 @@ class Table:
             return json.dumps(self.plain(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         if form == "csv":
             rows = [[_in_csv(value) for value in row.values()] for row in self.plain()]
-            return as_csv([[self._key(place) for place in range(len(self.columns))], *rows])
+            return as_csv([self.keys, *rows])
         if form == "markdown":
             return "\n".join(self.markdown_lines) + "\n"
         aligned = "".join("l" if not i or i in self.words else "r" for i in range(len(self.columns)))

@@ -22,9 +22,22 @@ import safetensors
 from safetensors import safe_open
 
 from vitral.core.errors import StorageError, UsageError, reason
-from vitral.core.files import as_json, insist, make, names, read, remove_folder, sha256, storage, sync, write_durably
+from vitral.core.files import (
+    as_json,
+    insist,
+    listing,
+    make,
+    names,
+    read,
+    remove_folder,
+    sealed_json,
+    sha256,
+    storage,
+    sync,
+    unsealed_json,
+    write_durably,
+)
 from vitral.core.language import N_
-from vitral.core.seals import listing, sealed_json, unsealed_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -129,13 +142,12 @@ def load_checkpoint(folder: Path, *, with_optimizer: bool = True, with_weights: 
     is_read = {OPTIMIZER: with_optimizer, WEIGHTS: with_weights}
     content, manifest = contents(folder, [name for name in FILES if is_read.get(name, True)])
     with understood(folder):
-        tensors = {name: _tensors(content.pop(name)) for name in [*content] if name.endswith(".safetensors")}
+        tensors = {name: of_tensors(content.pop(name)) for name in [*content] if name.endswith(".safetensors")}
         state, history = json.loads(content[STATE]), json.loads(content[HISTORY])
         if step_name(state["step"]) != folder.name:
             raise ValueError(N_("it is of step {step}").format(step=state["step"]))
-        for seal in filter(None, map(history.get, ("metrics", "stopped"))):
-            if not (type(seal["bytes"]) is type(seal["lines"]) is int):
-                raise ValueError(N_("its seal of metrics.jsonl is not one"))
+        if not (type(history["metrics"]["bytes"]) is type(history["metrics"]["lines"]) is int):
+            raise ValueError(N_("its seal of metrics.jsonl is not one"))
         weights, optimizer = (tensors.get(name, {}) for name in (WEIGHTS, OPTIMIZER))
         return Checkpoint(state["step"], weights, optimizer, state, history, manifest)
 
@@ -150,7 +162,8 @@ def load_state(folder: Path) -> Checkpoint:
     return load_checkpoint(folder, with_optimizer=False, with_weights=False)
 
 
-def _tensors(raw: bytes) -> "dict[str, Tensor]":
+def of_tensors(raw: bytes) -> "dict[str, Tensor]":
+    """The tensors of a file of tensors, all of them floating-point."""
     import safetensors.torch  # loads PyTorch, which takes seconds and which a list of runs does not need
 
     tensors = safetensors.torch.load(raw)
@@ -284,9 +297,12 @@ def contents(folder: Path, wanted: Collection[str] = FILES) -> tuple[dict[str, b
         return content, sha256(as_json(manifest))
 
 
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+
+
 @contextmanager
 def understood(folder: Path) -> Generator[None]:
-    """Convert what a malformed checkpoint raises to one line."""
+    """Convert what a malformed checkpoint, or a log, raises to one line."""
     try:
         yield
     except (UsageError, StorageError):
@@ -299,5 +315,5 @@ def understood(folder: Path) -> Generator[None]:
         ) from None
     except OSError as error:
         raise StorageError("{where}: cannot be read ({reason})", where=folder, reason=reason(error)) from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, safetensors.SafetensorError) as error:
-        raise UsageError("{path}: not a checkpoint of this run ({error})", path=folder, error=reason(error)) from None
+    except (*MALFORMED, safetensors.SafetensorError) as error:
+        raise UsageError("{path}: something in it is malformed ({error})", path=folder, error=reason(error)) from None

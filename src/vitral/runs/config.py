@@ -1,11 +1,16 @@
-"""The configuration of a run: corpus, model and training, one frozen object."""
+"""The configuration of a run: corpus, model and training, one frozen object; presets are whole ones by name."""
 
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from vitral.core.config import Config
+from vitral.core.config import Config, nearest
 from vitral.core.devices import DeviceName, DtypeName
+from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.core.process import MOST_THREADS
 from vitral.data.config import CorpusConfig
@@ -81,6 +86,8 @@ class TrainingConfig(Config):
         sample_tokens: length of those samples.
         watch: whether somebody watches: a sample at every evaluation, and an early evaluation on a few tokens, with a
             sample, after the first seconds. Default: no; `vitral train` sets it, studies do not.
+        film: whether to keep the weights in float16 after the steps 0, 1, 2, 4, 8 … and the last, so that a page can
+            show how the model learned; at most 14 of them. Default: no.
         allow_leak: train on the next token although the mask already shows it (to demonstrate the effect).
         device: "auto", "cpu", "cuda" or "mps".
         dtype: "float32", "bfloat16" (arithmetic only, weights stay float32) or "float64".
@@ -113,6 +120,7 @@ class TrainingConfig(Config):
     sample_every: Steps | None = None
     sample_tokens: Steps = 200
     watch: bool | None = None
+    film: bool | None = None
     allow_leak: bool = False
     device: DeviceName = "auto"
     dtype: DtypeName = "float32"
@@ -208,5 +216,49 @@ def with_free_keys(config: RunConfig, written: RunConfig) -> RunConfig:
     return config.model_copy(update={"corpus": corpus}).with_training(**free)
 
 
-FREE = ("log_every", "sample_every", "sample_tokens", "watch", "checkpoint_every", "keep_checkpoints", "sharding")
+FREE = (
+    "log_every",
+    "sample_every",
+    "sample_tokens",
+    "watch",
+    "film",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "sharding",
+)
 """Keys of [training] that do not affect the results, so that they may change when a run is resumed."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A configuration by name.
+
+    Attributes:
+        name: what users type.
+        description: one line.
+        vocabulary: nominal number of tokens, to count parameters without a text.
+        run: the configuration as plain data.
+    """
+
+    name: str
+    description: str
+    vocabulary: int
+    run: Mapping[str, Any]
+
+
+def presets() -> dict[str, Preset]:
+    """Every preset by name."""
+    files = sorted((Path(__file__).parent / "_presets").glob("*.toml"))
+    return {file.stem: Preset(file.stem, **tomllib.loads(file.read_text(encoding="utf-8"))) for file in files}
+
+
+def preset_model(name: str) -> ModelConfig:
+    """The model of a preset.
+
+    Raises:
+        UsageError: there is no such preset.
+    """
+    known = presets()
+    if name not in known:
+        raise UsageError("preset {name!r}: {hint}", name=name, hint=nearest(name, known))
+    return RunConfig.parse(dict(known[name].run), name).model

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from vitral.core.language import N_, _
-from vitral.core.machine import cores, processor
-from vitral.core.versions import installed
+from vitral.core.machine import cores, installed, processor
 
 NUMERICS = 4
 """A larger number wherever the same configuration gives other bits than before; the changelog says why.
@@ -18,8 +17,6 @@ NUMERICS = 4
 3: Muon in bfloat16 (`training/optimizers.py`).
 4: the loss is compiled together with the model (`training/objectives.py`).
 """
-UNRECORDED: dict[str, Any] = {"numerics": 1}
-"""What holds where an environment does not record it."""
 PACKAGES = ("torch", "numpy", "scipy", "safetensors", "tokenizers")
 DISPATCH = (
     "ATEN_CPU_CAPABILITY",
@@ -71,7 +68,7 @@ def environment_differences(recorded: Mapping[str, Any], here: Mapping[str, Any]
     """The differences of two environments that may change the bits of a run, in a few words each.
 
     Threads are not among them: their number is part of a run's configuration. What one side does not record is no
-    difference, except that of `UNRECORDED`.
+    difference.
 
     Args:
         recorded: the environment of the run.
@@ -82,7 +79,7 @@ def environment_differences(recorded: Mapping[str, Any], here: Mapping[str, Any]
     ['PyTorch 2.13.0 → 2.14.0']
     """
     compared = COMPARED | (ON_CUDA if device == "cuda" else {})
-    before, now = ({**one, **one.get("packages", {})} for one in ({**UNRECORDED, **recorded}, here))
+    before, now = ({**one, **one.get("packages", {})} for one in (recorded, here))
     return [
         f"{_(name)} {_shown(before[key])} → {_shown(now[key])}"
         for key, name in compared.items()

@@ -9,6 +9,7 @@ ngrams.json        the n-gram baselines, once counted
 metrics.jsonl      one JSON object per line: every measurement
 steps/step-…/      checkpoints
 samples/  report/  samples generated during training; figures and pages
+film/              the weights after some steps, in float16 (`training.film`); the log has their hashes
 .lock              locked by the process that writes to the run
 
 What is read back is verified against the newest intact checkpoint. `vitral.runs.sealed` judges damage.
@@ -29,17 +30,19 @@ from vitral.core.errors import StorageError, UsageError, reason
 from vitral.core.files import (
     as_json,
     insist,
+    json_object,
     names,
     read,
     readable,
     remove_folder,
     replace_durably,
+    sealed_json,
     sha256,
     storage,
     temporary_name,
+    unsealed_json,
 )
 from vitral.core.language import N_, _, restored
-from vitral.core.seals import json_object, sealed_json, unsealed_json
 from vitral.runs import checkpoint as checkpoints
 from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_checkpoint, load_state, step_name
 from vitral.runs.metrics_log import MetricsLog
@@ -55,7 +58,7 @@ IMPORTED = "imported"
 """The source of the text of an imported model, and the key of corpus.json that says where the model comes from."""
 MOST_FOLDERS = 100_000
 """Folders that are looked into."""
-INSIDE = ("steps", "samples", "report")
+INSIDE = ("steps", "samples", "report", "film")
 """Folders inside a run."""
 
 
@@ -192,13 +195,13 @@ class RunFolder:
         with readable(self.path / f"{name}.json"):
             return restored(json_object(self.as_sealed(f"{name}.json", documents.get(f"{name}.json"))))
 
-    def as_sealed(self, name: str, hashed: str | None) -> bytes:
-        """The bytes of a JSON file of the run, whose SHA-256 must be this one if it is not None.
+    def as_sealed(self, name: str, hashed: str | None, most: int = MOST_DOCUMENT) -> bytes:
+        """The bytes of a file of the run, at most so many, whose SHA-256 must be this one if it is not None.
 
         Raises:
             UsageError: the file is missing or damaged.
         """
-        raw = self._read(name)
+        raw = self._read(name, most)
         if hashed is not None and sha256(raw) != hashed:
             raise UsageError("{path}: changed since the run was saved, restore it from a copy", path=self.path / name)
         return raw
@@ -233,7 +236,8 @@ class RunFolder:
         Raises:
             UsageError: the log differs from the seal of the newest checkpoint, or a line is not an event.
         """
-        return list(self.log.events(event, log_seal(self.latest())))
+        newest = self.latest()
+        return list(self.log.events(event, newest and newest.history["metrics"]))
 
     def rewind(self, checkpoint: Checkpoint | None) -> int:
         """Restore the folder to its state at a checkpoint (None: at the beginning), from which the run is resumed.
@@ -253,14 +257,29 @@ class RunFolder:
                 checkpoints.set_aside(folder)
         if checkpoint is None:
             return self.log.cut({"bytes": 0})
-        if "stopped" in checkpoint.history:  # of events that are removed now, so that a kill leaves a log as sealed
-            checkpoints.reseal(self.steps / last, _without_stop(checkpoint))
         return self.log.cut(checkpoint.history["metrics"])
 
     def write_sample(self, step: int, text: str) -> None:
         """Save a sample generated at `step`."""
         files.make(self.path / "samples")
         replace_durably(self.path / "samples" / f"{step_name(step)}.txt", (text + "\n").encode())
+
+    def write_frame(self, step: int, weights: bytes) -> None:
+        """Save a frame of the film, the weights after `step`; its hash is in the log, which checkpoints seal."""
+        files.make(self.path / "film")
+        replace_durably(self.path / frame_name(step), weights)
+        self.append_metric({"event": "frame", "step": step, "sha256": sha256(weights)})
+
+    def film(self) -> dict[int, str]:
+        """The SHA-256 of the film's frames by their steps; a frame that was removed is not there.
+
+        Raises:
+            UsageError: the log is damaged.
+        """
+        events = self.metrics("frame")
+        with checkpoints.understood(self.log.path):
+            there = (event for event in events if os.path.lexists(self.path / frame_name(event["step"])))
+            return {event["step"]: event["sha256"] for event in there}
 
     def save(self, checkpoint: Checkpoint, *, keep: int) -> None:
         """Write a checkpoint that seals the log so far, in the place of one of the same step; remove old checkpoints.
@@ -283,18 +302,17 @@ class RunFolder:
         """Remove old checkpoints but the best: the end of a save, which a kill may skip."""
         checkpoints.prune(self.steps, keep=keep, also={_best(newest)})
 
-    def reseal(self, key: str = "stopped") -> None:
-        """Seal events that were appended after the newest checkpoint, by writing its history again.
-
-        Args:
-            key: "metrics" for events that a resume keeps, "stopped" for those that it removes and repeats.
+    def reseal(self, event: Mapping[str, Any]) -> None:
+        """Seal an event in the place of those that follow the newest checkpoint, by writing its history again.
 
         Raises:
             StorageError: the checkpoint cannot be written.
         """
         newest = self.latest()
         if newest is not None:
-            history = {**_without_stop(newest), key: self.log.seal()}
+            self.log.cut(newest.history["metrics"])
+            self.append_metric(event)
+            history = {**newest.history, "metrics": self.log.seal()}
             checkpoints.reseal(self.steps / step_name(newest.step), history)
 
     def load(
@@ -349,13 +367,9 @@ def _best(newest: Checkpoint) -> str:
     return step_name(newest.step if best is None else best)
 
 
-def log_seal(checkpoint: Checkpoint | None) -> Mapping[str, Any] | None:
-    """The seal of the log; of a run that stopped at a number that is not finite, that of its last event."""
-    return None if checkpoint is None else checkpoint.history.get("stopped", checkpoint.history.get("metrics"))
-
-
-def _without_stop(checkpoint: Checkpoint) -> dict[str, Any]:
-    return {key: value for key, value in checkpoint.history.items() if key != "stopped"}
+def frame_name(step: int) -> str:
+    """The file of a frame of the film: `film/step-00000128.safetensors`."""
+    return f"film/{step_name(step)}.safetensors"
 
 
 def refuse_existing(path: Path) -> None:

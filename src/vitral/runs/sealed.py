@@ -9,12 +9,13 @@ enter every result is refused, the rest is one line each:
 - corpus.json, ngrams.json, metrics.jsonl: refused by what reads them;
 - environment.json, run.json: the seal has what a resume needs.
 
-Samples and older checkpoints are only looked at `deep`, by the doctor. Other files are not looked at.
+Samples, frames of the film and older checkpoints are only looked at `deep`, by the doctor. Other files are not looked
+at.
 """
 
 import os
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,10 +23,18 @@ from typing import TYPE_CHECKING, Any
 
 from vitral.core.config import differences
 from vitral.core.errors import StorageError, UsageError, reason
-from vitral.core.files import read, readable
+from vitral.core.files import sha256
 from vitral.core.language import N_, Message
-from vitral.runs.checkpoint import Checkpoint, contents, list_checkpoints, load_state, step_name
-from vitral.runs.folder import CONFIG, IMPORTED, MOST_DOCUMENT, RUN, RunFolder, log_seal
+from vitral.runs.checkpoint import (
+    MOST_BYTES,
+    Checkpoint,
+    contents,
+    list_checkpoints,
+    load_state,
+    step_name,
+    understood,
+)
+from vitral.runs.folder import CONFIG, IMPORTED, RUN, RunFolder, frame_name
 from vitral.runs.metrics_log import NAME as LOG
 
 if TYPE_CHECKING:
@@ -291,12 +300,11 @@ def _documents(run: SealedRun) -> None:
     hashes = dict(run.sealed()["documents"])
     if run.newest is not None:
         hashes["environment.json"] = run.newest.history.get("environment")
+        with run.noted(LOG):
+            run.log.require(run.newest.history["metrics"])
     for name, hashed in hashes.items():
         with run.noted(name, is_refused=name == "tokenizer.json"):
             run.as_sealed(name, hashed)
-    if (seal := log_seal(run.newest)) is not None:
-        with run.noted(LOG):
-            run.log.require(seal)
 
 
 def _require_configuration(run: SealedRun) -> None:
@@ -316,11 +324,13 @@ def _shown(value: Any) -> str:
 
 
 def _samples(run: SealedRun) -> None:
-    """Compare the samples with the log; no result reads them."""
-    with suppress(UsageError):  # found already
-        for event in run.metrics("sample"):
-            name = f"samples/{step_name(event['step'])}.txt"
-            path = run.path / name
-            with run.noted(name), readable(path):
-                if os.path.lexists(path) and read(path, MOST_DOCUMENT) != f"{event['text']}\n".encode():
-                    raise UsageError("{where}: differs from the log, which is right", where=path)
+    """Compare the samples and the film with the log; no result reads them, and they may be removed."""
+    if any(finding.file == LOG for finding in run.findings):
+        return
+    with run.noted(LOG), understood(run.log.path):
+        texts = {f"samples/{step_name(one['step'])}.txt": f"{one['text']}\n" for one in run.metrics("sample")}
+        hashes = {name: sha256(text.encode()) for name, text in texts.items()}
+        for name, hashed in (hashes | {frame_name(step): hashed for step, hashed in run.film().items()}).items():
+            if os.path.lexists(run.path / name):
+                with run.noted(name):
+                    run.as_sealed(name, hashed, MOST_BYTES)

@@ -24,7 +24,7 @@ from vitral.runs.sealed import SealedRun, verify
 State = Literal["finished", "running", "stopped", "damaged"]
 
 READ = ("evaluation", "end", "stopped")
-"""Events that a summary needs; lines of other events are not parsed."""
+"""Events that a summary needs."""
 SAME_TEXT = {
     "encoding": None,
     "field": None,

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from vitral.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from vitral.studies.catalogue import study_named, study_names
     from vitral.studies.design import Arm, Study
     from vitral.studies.execution import run_study
     from vitral.studies.losses import loss_claims
     from vitral.studies.results import ArmResult, RunResult, StudyResult
-    from vitral.studies.study_file import read_study
+    from vitral.studies.study_file import read_study, study_named, study_names
 
 __all__ = [
     "Arm",

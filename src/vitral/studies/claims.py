@@ -15,11 +15,7 @@ from typing import Any, Literal
 
 from vitral.core.language import N_, _, number
 from vitral.core.text import capital, minus, p_clause, signed
-from vitral.studies import estimator
 from vitral.studies.estimator import LEVEL
-
-ENOUGH_SEEDS = estimator.LEAST_SEEDS
-"""Seeds without which there is no verdict."""
 
 Plain = dict[str, Any]
 Read = Callable[[Mapping[str, Any]], float | None]

@@ -83,14 +83,14 @@ class Variances:
     Attributes:
         used: of each arm, for the contrasts.
         alone: arms that do not use the pool.
-        freedom: degrees of freedom of one arm's variance; the pool's is `pooled` times as many.
-        pooled: the pool has the degrees of freedom of so many arms.
+        freedom: degrees of freedom of one arm's variance.
+        of_pool: those of the pool, as many times as it has arms.
     """
 
     used: Float[np.ndarray, " arms"]
     alone: Bool[np.ndarray, " arms"]
     freedom: float
-    pooled: int
+    of_pool: float
 
 
 def enough(seeds: int, contrasts: int) -> bool:
@@ -128,7 +128,7 @@ def variances(values: Float[np.ndarray, "arms seeds"]) -> Variances:
         return beside_wild
     freedom = (seeds - 1) * (1 - 1 / arms)
     doubtful = np.maximum(own, np.minimum(DOUBTFUL * own, WILD * pool))
-    return Variances(np.where(alone, doubtful, pool), alone, freedom, int(tame.sum()))
+    return Variances(np.where(alone, doubtful, pool), alone, freedom, freedom * int(tame.sum()))
 
 
 def _beside_a_wild_arm(values: Float[np.ndarray, "3 seeds"]) -> Variances | None:
@@ -144,7 +144,8 @@ def _beside_a_wild_arm(values: Float[np.ndarray, "3 seeds"]) -> Variances | None
     if rest <= WILD * quiet:
         return None
     own = np.where(alone, rest, quiet)
-    return Variances(own, alone, values.shape[1] - 2, 1)
+    freedom = values.shape[1] - 2
+    return Variances(own, alone, freedom, freedom)
 
 
 def differences(
@@ -191,13 +192,9 @@ def _freedom(
 ) -> Float[np.ndarray, " contrasts"]:
     """Welch and Satterthwaite: (Σ parts)² / Σ part² / freedom; two arms that use the pool share one part."""
     pooled, alone = np.where(spread.alone, 0.0, spread.used), np.where(spread.alone, spread.used, 0.0)
-    of_pool = (pooled[one] + pooled[other]) ** 2 / _pool_freedom(spread)
+    of_pool = (pooled[one] + pooled[other]) ** 2 / spread.of_pool
     of_arms = (alone[one] ** 2 + alone[other] ** 2) / spread.freedom
     return (spread.used[one] + spread.used[other]) ** 2 / (of_pool + of_arms)
-
-
-def _pool_freedom(spread: Variances) -> float:
-    return spread.freedom * spread.pooled
 
 
 def _extremes(
@@ -210,7 +207,7 @@ def _extremes(
     """The largest score of the family in each draw of the null hypothesis."""
     arms = len(spread.used)
     noise = _normals(arms, draws) * np.sqrt(spread.used)
-    pooled = spread.used * _chi_squares(1, _pool_freedom(spread), draws)
+    pooled = spread.used * _chi_squares(1, spread.of_pool, draws)
     drawn = np.where(spread.alone, spread.used * _chi_squares(arms, spread.freedom, draws), pooled)
     statistics = (noise[:, one] - noise[:, other]) / np.sqrt(drawn[:, one] + drawn[:, other])
     return _score(statistics, freedom).max(axis=1)
@@ -272,11 +269,6 @@ def rank_test(
     found, mean = ranks[:num].sum(), num * (num + rest + 1)
     far = np.abs(np.arange(ways.shape[1]) - mean) >= abs(found - mean)
     return float(ways[num, far].sum() / ways[num].sum()), float(found / 2 - num * (num + 1) / 2) / (num * rest)
-
-
-def least_p(seeds: int, others: int) -> float:
-    """The least p value that `rank_test` can give: that of two arms of which each run of one is above the other's."""
-    return min(1.0, 2 / math.comb(seeds + others, seeds))
 
 
 def variance_of_trials(losses: Float[np.ndarray, "trials seeds"]) -> float:

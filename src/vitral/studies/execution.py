@@ -21,7 +21,7 @@ from vitral.evaluation.losses import bits_per_nat
 from vitral.runs import enter
 from vitral.runs.lock import only_writer
 from vitral.studies.design import TUNING_SEEDS, BudgetName, Study, check_seeds
-from vitral.studies.executors import opened
+from vitral.studies.executors import Work, opened
 from vitral.studies.jobs import Job, jobs_of, require_finished
 from vitral.studies.measures import measure
 from vitral.studies.probes import probe_named
@@ -39,7 +39,6 @@ from vitral.studies.resolution import ResolvedArm, resolve, tokenizers_of
 from vitral.studies.results import ArmResult, RunResult, StudyResult, require_config
 from vitral.studies.texts import Texts, baselines_of, final_split, require_fit
 from vitral.studies.tuning import trials_of, tune_arms
-from vitral.studies.waves import Work
 from vitral.training import Callback, RunConfig, silent
 from vitral.training.costs import require_training_memory
 from vitral.training.events import noting

@@ -25,14 +25,14 @@ import numpy as np
 
 from vitral.core.language import _, ngettext
 from vitral.studies import estimator
-from vitral.studies.claims import ENOUGH_SEEDS, SAME, Claim, Comparison, Failures, Sample
-from vitral.studies.estimator import LEVEL, mean_interval
+from vitral.studies.claims import SAME, Claim, Comparison, Failures, Sample
+from vitral.studies.estimator import LEAST_SEEDS, LEVEL, mean_interval
 
 
 def judge(comparisons: Sequence[Comparison]) -> tuple[Claim, ...]:
     """One claim for each comparison of a family, in order; see the module for the rule.
 
-    A comparison has no test, and does not count in the family, with fewer than `ENOUGH_SEEDS` shared seeds, where every
+    A comparison has no test, and does not count in the family, with fewer than `LEAST_SEEDS` shared seeds, where every
     seed has the same difference, so that nothing is known of its spread, or where it names a reason to be excluded.
     """
     whys = [_why_untested(one) for one in comparisons]
@@ -86,7 +86,7 @@ def _too_few(seeds: int, contrasts: int) -> str:
     """The reason why a family of contrasts is not tested; empty where it is."""
     if estimator.enough(seeds, contrasts):
         return ""
-    if seeds >= ENOUGH_SEEDS:
+    if seeds >= LEAST_SEEDS:
         return _(
             "a test of {contrasts} contrasts needs {least} seeds and there are {n}",
             contrasts=contrasts,
@@ -104,7 +104,7 @@ def _too_small(num: int, units: Sample) -> str:
         "a test needs {least} {units} and there is {n}",
         "a test needs {least} {units} and there are {n}",
         num,
-        least=ENOUGH_SEEDS,
+        least=LEAST_SEEDS,
         units=_(units),
         n=num,
     )
@@ -126,7 +126,8 @@ def _ranked(plain: Claim, found: Failures, family: int) -> Claim:
     plain = replace(plain, above=above, family=family)
     if not (values or others):
         return replace(plain, why=_("both fail from every seed"))
-    if family * estimator.least_p(found.seeds, found.others) >= LEVEL:
+    # The least p value of the test is that of two arms of which each run of one is above the other's.
+    if 2 * family / math.comb(found.seeds + found.others, found.seeds) >= LEVEL:
         why = _("ranks of {n} seeds show nothing in {contrasts} contrasts", n=found.seeds, contrasts=family)
         return replace(plain, why=why)
     return replace(plain, p=min(1.0, family * p))
@@ -137,7 +138,7 @@ def _why_untested(one: Comparison) -> str:
     differences = one.differences
     if one.excluded and differences:
         return one.excluded
-    if len(differences) < ENOUGH_SEEDS:
+    if len(differences) < LEAST_SEEDS:
         return _too_small(len(differences), one.sample)
     # Shares of counts, such as 0.9 - 0.5 and 0.85 - 0.45, differ by rounding alone.
     if math.isclose(max(differences), min(differences), rel_tol=1e-9, abs_tol=1e-12):

@@ -13,8 +13,8 @@ from statistics import fmean
 from vitral.core.language import N_, _, number
 from vitral.core.text import capital, nats, signed, unbroken
 from vitral.evaluation import baseline_name, neighbours, rank_among_baselines
-from vitral.studies.claims import ENOUGH_SEEDS, Check, Claim, Comparison, Failures, Judged, Note, Quantity, every
-from vitral.studies.estimator import Interval, bootstrap_interval, mean_interval
+from vitral.studies.claims import Check, Claim, Comparison, Failures, Judged, Note, Quantity, every
+from vitral.studies.estimator import LEAST_SEEDS, Interval, bootstrap_interval, mean_interval
 from vitral.studies.judging import judge_losses
 from vitral.studies.resolution import is_causal_lm
 from vitral.studies.results import ArmResult, StudyResult, trial_error
@@ -215,8 +215,8 @@ def _notes(result: StudyResult, contrasts: Sequence[Claim]) -> list[Note]:
             title, why = capital(arm.arm.title), _(stopped[0].stopped or "")
             text = _("{arm} did not finish from seed {seeds}: {why}.", arm=title, seeds=seeds, why=why)
             notes.append(Note(text, arm.arm.name))
-    if len(result.seeds) < ENOUGH_SEEDS:
-        notes.append(Note(_("{n} of the {least} seeds that a verdict needs.", n=len(result.seeds), least=ENOUGH_SEEDS)))
+    if len(result.seeds) < LEAST_SEEDS:
+        notes.append(Note(_("{n} of the {least} seeds that a verdict needs.", n=len(result.seeds), least=LEAST_SEEDS)))
     added = [str(seed) for seed in result.seeds if seed not in result.first_seeds]
     if added:
         text = _(

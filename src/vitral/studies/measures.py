@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from vitral.core.errors import UsageError, reason
-from vitral.core.files import as_json, make, names, read, replace_durably
+from vitral.core.files import as_json, make, names, read, replace_durably, sealed_json, unsealed_json
 from vitral.core.language import N_, _, restored, storable
-from vitral.core.seals import sealed_json, unsealed_json
 from vitral.data import Dataset
 from vitral.data.batches import thinned
 from vitral.evaluation import NgramBaselines, evaluate_split, ngram_differences
@@ -29,7 +28,7 @@ from vitral.studies.record import MEASURES
 from vitral.studies.resolution import is_causal_lm
 from vitral.studies.results import ArmResult, RunResult, StudyResult, load_last, run_path
 from vitral.studies.texts import final_split, mean_baselines
-from vitral.training import Callback, RunConfig, TrainingConfig
+from vitral.training import Callback, RunConfig
 
 FORMAT = 4
 MOST_BYTES = 1 << 26
@@ -101,9 +100,11 @@ def _final_losses(result: StudyResult, datasets: Datasets, kept: "Kept") -> Stud
         test = dataset.splits["test"]
         if run.test_loss is None or thinned(test, arm.config["training"].get("evaluation_tokens")) is test:
             return run
-        masking = masking_of(TrainingConfig.parse(arm.config["training"]).objective, dataset.tokenizer)
-        split, tokenizer = final_split(dataset), dataset.tokenizer
-        look = lambda loaded: evaluate_split(loaded.model, split, tokenizer, masking=masking).plain()  # noqa: E731
+
+        def look(loaded: LoadedRun) -> Plain:
+            masking = masking_of(loaded.sealed.config.training.objective, loaded.tokenizer)
+            return evaluate_split(loaded.model, final_split(dataset), loaded.tokenizer, masking=masking).plain()
+
         found = kept.of_run("test-loss", arm, run, look)
         if WHY not in found:
             return replace(run, test_loss=found["loss"])
@@ -111,16 +112,12 @@ def _final_losses(result: StudyResult, datasets: Datasets, kept: "Kept") -> Stud
         return replace(run, test_loss=None, stopped=reason)
 
     arms = (replace(arm, runs=tuple(final(arm, run) for run in arm.runs)) for arm in result.arms)
-    return replace(result, arms=tuple(arms), curve_baselines=_curve_baselines(result))
-
-
-def _curve_baselines(result: StudyResult) -> NgramBaselines:
-    """The n-gram baselines beside the curves: where seeds draw the text, the mean of the base's runs."""
+    result = replace(result, arms=tuple(arms))
     if not result.study.draws_text:
-        return result.curve_baselines
+        return result
     counted = (enter(run.path, lambda line: None).ngrams() for run in result.arms[0].runs)
     found = [NgramBaselines.from_plain(one) for one in counted if one]
-    return mean_baselines(found) if found else result.curve_baselines
+    return replace(result, curve_baselines=mean_baselines(found)) if found else result
 
 
 def _beside_ngrams(result: StudyResult, datasets: Datasets, kept: "Kept") -> StudyResult:
@@ -197,23 +194,18 @@ class Kept:
             text = N_("{path}: measured again, because {why}").format(path=path, why=reason(error))
             self.callback({"event": "note", "text": text})
         self.callback({"event": "probe", "name": probe, "subject": subject})
-        data = _looked(look, load())
+        loaded = load()
+        try:
+            data = look(loaded)
+            as_json(data)
+        except UsageError as error:
+            data = {WHY: reason(error)}
+        except ValueError as error:  # JSON has no word for infinity
+            data = {WHY: N_("it is not finite ({error})").format(error=error)}
         make(path.parent)
         content = sealed_json(storable({"format": FORMAT, "of": of, "data": data}))
         replace_durably(path, content)
         return restored(unsealed_json(content))["data"]
-
-
-def _looked(look: Callable[[Loaded], Plain], loaded: Loaded) -> Plain:
-    """A measurement; the reason where there is none."""
-    try:
-        data = look(loaded)
-        as_json(data)
-    except UsageError as error:
-        return {WHY: reason(error)}
-    except ValueError as error:  # JSON has no word for infinity
-        return {WHY: N_("it is not finite ({error})").format(error=error)}
-    return data
 
 
 def data_of(raw: bytes, of: Plain | None) -> Plain:

@@ -11,7 +11,7 @@ from vitral.core.config import assignment, merge
 from vitral.core.parts import imported_files
 from vitral.studies import Study, StudyResult, read_study, run_study, study_named
 from vitral.studies.design import BUDGETS, BudgetName
-from vitral.training import Callback, RunConfig, silent
+from vitral.training import RunConfig
 from vitral.training.configuration import configure
 
 
@@ -26,26 +26,17 @@ class StudyPlan:
     command: str
     budget: BudgetName | None = None
 
-    def run(self, *, callback: Callback = silent, executor: Any = None) -> StudyResult:
+    def run(self, **how: Any) -> StudyResult:
         """Train and measure whatever is missing in the folder.
 
         Args:
-            callback: called with every event of training and measuring.
-            executor: trains; see `vitral.studies.run_study`.
+            how: callback and executor of `vitral.studies.run_study`.
 
         Raises:
             UsageError: the design does not fit the base, or the folder contains another study.
             StorageError: writing to disk failed.
         """
-        return run_study(
-            self.study,
-            self.base,
-            self.out,
-            seeds=self.seeds,
-            budget=self.budget,
-            callback=callback,
-            executor=executor,
-        )
+        return run_study(self.study, self.base, self.out, seeds=self.seeds, budget=self.budget, **how)
 
 
 def plan_study(

@@ -19,9 +19,9 @@ from vitral.data import Dataset
 from vitral.data.batches import Split
 from vitral.model import Transformer
 from vitral.runs import LoadedRun
-from vitral.studies.claims import ENOUGH_SEEDS, LEVEL, Check, Comparison, Note, Plain, Quantity, Sample, to_fixed
+from vitral.studies.claims import LEVEL, Check, Comparison, Note, Plain, Quantity, Sample, to_fixed
 from vitral.studies.design import BUDGETS, BudgetName
-from vitral.studies.estimator import mean_interval
+from vitral.studies.estimator import LEAST_SEEDS, mean_interval
 from vitral.studies.losses import baseline_arm
 from vitral.studies.resolution import is_causal_lm, tokens_trained
 from vitral.studies.results import StudyResult
@@ -247,7 +247,7 @@ class Range:
 
     def of(self, arms: Arms) -> list[Check]:
         """One check for each arm."""
-        tested = [arm for arm in arms if len(arm.values(self.quantity)) >= ENOUGH_SEEDS]
+        tested = [arm for arm in arms if len(arm.values(self.quantity)) >= LEAST_SEEDS]
         expected, checks = _(self.expected, low=self.low, high=self.high), []
         for arm in tested:
             found = mean_interval(list(arm.values(self.quantity).values()), 1 - LEVEL / len(tested))

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import UsageError
-from vitral.core.files import names, read, replace_durably
+from vitral.core.files import names, read, replace_durably, sealed_json, unsealed_json
 from vitral.core.language import _
-from vitral.core.seals import sealed_json, unsealed_json
 from vitral.runs.lock import LOCK
 from vitral.studies.design import Study, check_seeds
 from vitral.studies.resolution import first_difference
@@ -97,7 +96,10 @@ def write_record(folder: Path, given: Found, found: Mapping[str, Any] | None) ->
             raise UsageError(
                 "{path}: contains another study: {difference}; choose another --out", path=folder, difference=difference
             )
-        kept = [seed for seed in found["seeds"] if seed not in given["seeds"] and _has_runs(folder, found, seed)]
+        # Runs of arms: trials of tuning have a seed of their own.
+        begun = [folder / ARMS / arm["name"] for arm in found["study"]["arms"]]
+        left_out = [seed for seed in found["seeds"] if seed not in given["seeds"]]
+        kept = [seed for seed in left_out if any((arm / f"seed-{seed}" / "config.toml").exists() for arm in begun)]
         if kept:
             raise UsageError(
                 "{path}: has runs of seeds not asked for here ({kept}); results cannot be left out",
@@ -108,13 +110,6 @@ def write_record(folder: Path, given: Found, found: Mapping[str, Any] | None) ->
     if found is None or read(folder / RECORD, MOST_RECORD) != content:
         replace_durably(folder / RECORD, content)
     return given
-
-
-def _has_runs(folder: Path, record: Mapping[str, Any], seed: int) -> bool:
-    """Whether an arm's run from this seed has begun; trials of tuning have a seed of their own."""
-    return any(
-        (folder / ARMS / arm["name"] / f"seed-{seed}" / "config.toml").exists() for arm in record["study"]["arms"]
-    )
 
 
 def seeds_of(study: Study, given: Sequence[int] | None, found: Mapping[str, Any] | None) -> tuple[int, ...]:

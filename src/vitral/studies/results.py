@@ -15,11 +15,11 @@ from vitral.core.language import N_, _
 from vitral.evaluation import NgramBaselines
 from vitral.runs import LoadedRun, SealedRun, load_run
 from vitral.runs.config import RunConfig, comparable
-from vitral.studies.catalogue import told
 from vitral.studies.design import Arm, BudgetName, Study
 from vitral.studies.estimator import variance_of_trials
 from vitral.studies.record import ARMS
 from vitral.studies.resolution import tokens_trained
+from vitral.studies.study_file import told
 
 CURVE_POINTS = 20
 
@@ -201,7 +201,7 @@ class StudyResult:
 
     @property
     def told(self) -> "StudyResult":
-        """The same result with the catalogue's texts in the current language; see `catalogue.told`."""
+        """The same result with the catalogue's texts in the current language; see `study_file.told`."""
         study = told(self.study)
         if study is self.study:
             return self

@@ -24,12 +24,12 @@ from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.runs import is_run
 from vitral.studies.design import TUNING_SEEDS, Study, Tune, factor_name
+from vitral.studies.executors import Work
 from vitral.studies.jobs import Job
 from vitral.studies.record import TUNING
 from vitral.studies.resolution import ResolvedArm
 from vitral.studies.results import Trial, Tuned, trial_error
 from vitral.studies.texts import require_fit
-from vitral.studies.waves import Work
 from vitral.training import RunConfig
 
 MOST_FURTHER = 3
@@ -95,13 +95,10 @@ def chosen(arm: str, tried: Iterable[Trial], base: Mapping[str, float] | None, e
     best = least = min(finite or order, key=lambda trial: trial.loss or abs(math.log(trial.factor)))
     if base is not None and finite:
         tied = [one for one in finite if math.log((one.loss or math.inf) / (best.loss or math.inf)) <= error]
-        best = next((one for one in tied if _same(one.values, base)), best)
+        # The same values, but for rounding.
+        equal = (one for one in tied if one.values.keys() == base.keys())
+        best = next((one for one in equal if all(math.isclose(one.values[key], base[key]) for key in base)), best)
     return Tuned(arm, order, best.factor, not finite or best in (order[0], order[-1]), best is not least)
-
-
-def _same(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    """Whether they are the same values, but for rounding."""
-    return one.keys() == other.keys() and all(math.isclose(value, other[key]) for key, value in one.items())
 
 
 def trials_of(study: Study, arms: Sequence[ResolvedArm], out: Path) -> list[tuple[ResolvedArm, Job]]:

@@ -18,7 +18,7 @@ from multiprocessing.process import BaseProcess
 import torch
 
 from vitral.core.allocation import give_back_freed_memory, keep_all_freed_memory
-from vitral.core.launching import end_with_parent, launched
+from vitral.core.process import end_with_parent, launched
 from vitral.data import Dataset
 from vitral.evaluation import NgramBaselines, ngram_baselines
 from vitral.training.stopping import StopAsked

@@ -13,7 +13,7 @@ from vitral.core.parts import changed_parts, without_sources
 from vitral.data import Corpus, Dataset, corpus_names, load_corpus, prepare
 from vitral.data.corpora import refuse_task_name
 from vitral.runs import RunFolder, enter, load_run, refuse_existing
-from vitral.runs.presets import Preset, presets
+from vitral.runs.config import Preset, presets
 from vitral.training import Callback, RunConfig, ranks, resume, train
 from vitral.training.deadline import TimeFrame
 from vitral.training.events import noting

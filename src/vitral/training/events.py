@@ -11,6 +11,7 @@
     {"event": "sample", "step", "text", "copied"}           copied: [begin, end] of each passage of eight or more words
                                                             in a row that stands in the training text; absent if that
                                                             text is too long to be searched
+    {"event": "frame", "step", "sha256"}                    the weights of a frame of the film; in metrics.jsonl only
     {"event": "note", "text"}                               a warning, for example of a damaged checkpoint
     {"event": "decision", "step", "steps", "schedule", "threads", "evaluate_every"}
                                                             a change of the configuration from this step on

@@ -19,6 +19,7 @@ from vitral.core.streams import ambient_stream
 from vitral.runs import Checkpoint
 from vitral.runs.config import ScheduleConfig
 from vitral.training import ranks
+from vitral.training.film import is_frame, keep_frame
 from vitral.training.objectives import make_inputs
 from vitral.training.optimizers import optimizer_tensors
 from vitral.training.ranks import RankLost
@@ -45,6 +46,7 @@ def run_steps(trainer: Trainer) -> None:
     trainer.begin_baselines()
     try:
         with ranks.watched():
+            keep_frame(trainer)
             if state.pending:
                 after_step(trainer)
             while state.step < trainer.config.training.steps and not is_asked_to_stop(trainer):
@@ -53,11 +55,12 @@ def run_steps(trainer: Trainer) -> None:
                 clock.count_step()
                 training = trainer.config.training
                 first = state.step - 1 == trainer.saved  # vitral doctor recomputes this step
-                if state.step % training.log_every == 0 or state.step == training.steps or first:
+                if state.step % training.log_every == 0 or state.step == training.steps or first or is_frame(trainer):
                     numbers = {"loss": loss, "learning_rate": rate, "gradient_norm": norm}
                     speed = round(clock.tokens_per_second(), 1)
                     trainer.emit({"event": "step", "step": state.step, **numbers, "tokens_per_second": speed})
                 with clock.paused():
+                    keep_frame(trainer)
                     after_step(trainer)
                     trainer.show_baselines()
     except StopAsked:
@@ -283,12 +286,12 @@ def _emit_end(trainer: Trainer) -> None:
 
 def _save_last_good_step(trainer: Trainer, stopped: TrainingStopped | RankLost) -> None:
     """Record why training stopped, and save the step before the failed one, if its numbers are finite and trusted."""
-    trainer.emit({"event": "stopped", "step": trainer.state.step, "reason": reason(stopped).cause})
+    trainer.emit(event := {"event": "stopped", "step": trainer.state.step, "reason": reason(stopped).cause})
     is_together = isinstance(stopped, TrainingStopped)
     if (is_together or not trainer.is_sharded) and not_finite_state(trainer) is None:
         save(trainer, together=is_together)
     else:
-        trainer.folder.reseal()
+        trainer.folder.reseal(event)
 
 
 def not_finite_state(trainer: Trainer, norm: float | None = None) -> Message | None:

@@ -33,8 +33,8 @@ from torch.torch_version import TorchVersion
 
 from vitral.core.errors import UsageError, VitralError, reason
 from vitral.core.language import N_, _
-from vitral.core.launching import EXIT_CODE, LAUNCHER, end_with_parent, launched
-from vitral.core.versions import versions
+from vitral.core.machine import versions
+from vitral.core.process import EXIT_CODE, LAUNCHER, end_with_parent, launched
 from vitral.runs import Checkpoint, RunFolder
 from vitral.runs.config import RunConfig
 from vitral.runs.environment import NUMERICS
@@ -359,5 +359,5 @@ class SilentFolder(RunFolder):
     def save(self, checkpoint: Checkpoint, *, keep: int) -> None:
         """Nothing."""
 
-    def reseal(self, key: str = "stopped") -> None:
+    def reseal(self, event: Mapping[str, Any]) -> None:
         """Nothing."""

@@ -12,9 +12,8 @@ from vitral.core.allocation import keep_all_freed_memory
 from vitral.core.devices import resolve_device, weight_dtype
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
-from vitral.core.launching import launch_name
 from vitral.core.parts import changed_parts
-from vitral.core.process import only_training, using_threads
+from vitral.core.process import launch_name, only_training, using_threads
 from vitral.data import SPLITS, Dataset, corpus_report, count_windows, prepare, prepare_recorded
 from vitral.data.batches import too_short
 from vitral.data.tokenizers import Tokenizer, extends
@@ -33,6 +32,7 @@ from vitral.training import ranks
 from vitral.training.costs import require_training_memory
 from vitral.training.deadline import Deadline, TimeFrame, TimeLimit
 from vitral.training.events import Callback, Event, noting, silent
+from vitral.training.film import film_note
 from vitral.training.loop import run_steps, save
 from vitral.training.optimizers import load_optimizer_tensors, optimizer_tensors
 from vitral.training.plans import FIT, ResolvedPlan, resolve_plan
@@ -307,6 +307,8 @@ def run_to_the_end(trainer: Trainer) -> RunFolder:
     )
     if trainer.baselines is not None:
         trainer.tell({"event": "lines", "ngrams": trainer.baselines.plain()})
+    if config.training.film:
+        noting(trainer.tell)(film_note(trainer))
     if trainer.is_sharded:
         trainer.shard()
     run_steps(trainer)

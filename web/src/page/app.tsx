@@ -8,6 +8,7 @@ import { goTo } from "./numbers/opened";
 import { Boundary } from "./panes/Boundary";
 import { Choice } from "./panes/Choice";
 import { Colophon, Worth } from "./panes/Colophon";
+import { Film, Framed } from "./panes/Film";
 import { Write } from "./panes/Continuation";
 import { Group } from "./panes/Group";
 import { Heads } from "./panes/Heads";
@@ -15,18 +16,24 @@ import { Keys } from "./panes/Keys";
 import { Numbers } from "./panes/Numbers";
 import { Overview } from "./panes/Overview";
 import { Passages } from "./panes/Passages";
+import { Readers, areTwo } from "./panes/Readers";
 import { Introduction, Sentence, SentenceLine, Surprise } from "./panes/Sentence";
 import { Stream } from "./panes/Stream";
+import { Sweep } from "./panes/Sweep";
+import { TakeTour, Tour } from "./panes/Tour";
+import { Worked } from "./panes/Worked";
 import { narrow, width } from "./panes/layout";
 import { readText } from "./panes/pieces";
-import { edits, fault, figure, guessing, isZero, language, origin, shown, theme } from "./state";
+import { edits, fault, figure, guessing, isZero, language, origin, shown, theme, tour } from "./state";
+import { isAsking } from "./tour";
 import { LANGUAGES, N, Sentence as Written, number, plural, t } from "./words";
 
 /** Letters of the sentence that the heading shows. */
 const MOST_ASKED = 60;
 /** The headings along the page. */
 const ALONG: [string, Written][] = [
-  ["overview", N("overview")], ["heads", N("heads")], ["numbers", N("one number")], ["stream", N("stream")], ["choice", N("next token")], ["going-on", N("text")], ["about", N("about")],
+  ["readers", N("two readers")],
+  ["overview", N("overview")], ["heads", N("heads")], ["worked", N("attention in steps")], ["numbers", N("one number")], ["stream", N("stream")], ["sweep", N("sweep")], ["choice", N("next token")], ["going-on", N("text")], ["film", N("film")], ["about", N("about")],
 ];
 
 export function App({ children }: { children?: ComponentChildren }) {
@@ -37,11 +44,11 @@ export function App({ children }: { children?: ComponentChildren }) {
   const isDrawn = shown.value !== null && width.value > 0;
   const asked = shown.value ? readText.value : "";
   return (
-    <div class={["page", alone && "alone", narrow.value && "narrow", guessing.value && "guessing"].filter(Boolean).join(" ")} ref={page}>
+    <div class={["page", alone && "alone", narrow.value && "narrow", guessing.value && "guessing", !alone && tour.value && "touring", !alone && isAsking.value && "asking"].filter(Boolean).join(" ")} ref={page}>
       <header>
         <p class="name">
           {about.name} · {plural(about.parameters, "{n} parameter", "{n} parameters")} ·{" "}
-          {about.loss === undefined ? plural(about.step, "{n} step", "{n} steps") : t("test loss {loss}", { loss: number(about.loss, 3) })}
+          {about.trained !== undefined ? t("step {step} of {steps}", { step: about.step, steps: about.film!.last }) : about.loss === undefined ? plural(about.step, "{n} step", "{n} steps") : t("test loss {loss}", { loss: number(about.loss, 3) })}
         </p>
         <Group class="settings" label={t("Language, light and keys")}>
           {Object.entries(LANGUAGES).map(([code, name]) => (
@@ -60,6 +67,7 @@ export function App({ children }: { children?: ComponentChildren }) {
       </header>
       {children}
       {!alone && <Introduction />}
+      {!alone && <TakeTour />}
       <Sentence />
       {!alone && <Write />}
       {!alone && <Passages />}
@@ -67,26 +75,32 @@ export function App({ children }: { children?: ComponentChildren }) {
         {isDrawn && !alone && (
           <nav class="along" aria-label={t("Along the page")}>
             <Group label={t("Along the page")}>
-              {ALONG.map(([id, name]) => <button onClick={() => goTo(id)}>{t(name)}</button>)}
+              {ALONG.filter(([id]) => (id !== "film" || about.film) && (id !== "worked" || about.contributions.some((part) => part.endsWith(".attn.out"))) && (id !== "readers" || areTwo())).map(([id, name]) => <button onClick={() => goTo(id)}>{t(name)}</button>)}
             </Group>
           </nav>
         )}
-        {isDrawn && <Boundary of={shown.value} key={about.name}><SentenceLine /></Boundary>}
+        {isDrawn && <Boundary of={shown.value} key={about.run}><SentenceLine /></Boundary>}
         {edits.value.length > 0 && <Changes />}
+        <Framed />
       </div>
       {fault.value && <p role="alert">{t("The numbers could not be computed: {reason}", { reason: fault.value })}</p>}
       {isDrawn && (
-        <Boundary of={shown.value} key={about.name}>
+        <Boundary of={shown.value} key={about.run}>
           <Surprise />
+          <Readers />
           <Overview />
           <Heads />
+          <Worked />
           <Numbers />
           <Stream />
+          <Sweep />
           <Choice />
+          <Film />
         </Boundary>
       )}
       {!alone && <Worth />}
       {!alone && <Colophon />}
+      {!alone && <Tour />}
       <Keys />
       {alone && <p class="whole"><button onClick={() => (figure.value = "")}>{t("show the whole page")}</button></p>}
     </div>

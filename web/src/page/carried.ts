@@ -1,20 +1,38 @@
 // The source of a page that carries its model: the run's own graph, computed here, after comparing it with PyTorch.
 
 import { Program, ModelGraph } from "./compute/program";
+import { Background } from "./compute/background";
 import { StepGraph, Steps } from "./compute/cached";
+import { swept } from "./compute/swept";
 import { Drawn, generated } from "./decoding/generation";
 import { bytesOf, sha256 } from "./bytes";
 import { Others, editing } from "./edits";
 import type { Anatomy } from "./numbers/opening";
 import { readOff, surprise } from "./compute/readings";
-import { About, Draws, Edit, Encoded, LENS, RATED, READ, Source, Values, placed } from "./source";
+import { frameOf } from "./film";
+import { About, Draws, Edit, Encoded, LENS, RATED, READ, Relation, Source, Swept, Tell, Values, atPosition, placed } from "./source";
 import { Tensor, tensor } from "../tensors";
 import { tokenizerOf, Tokens } from "./tokens";
+import { t } from "./words";
 
 /** What a page must have, by the ids of its elements; `vitral.page.document` writes them. */
-export const PARTS = ["about", "words", "graph", "weights", "checks", "truth"] as const;
+export const PARTS = ["about", "words", "tour", "graph", "weights", "checks", "truth"] as const;
+/** What a page has of a run with a film. */
+const FILM = "film";
+/** Ends the ids of the parts of the model beside, where the page has one. */
+const BESIDE = "-2";
+/** The parts that not every page has. */
+export const MORE = [FILM, ...[...PARTS.filter((part) => !["words", "tour"].includes(part)), FILM].map((part) => part + BESIDE), "relation"];
 export type Part = (typeof PARTS)[number];
-export type Parts = Record<Part, string> & { seal: string };
+export type Parts = Record<Part | "seal", string> & Record<string, string>;
+
+/** The weights at other steps. */
+interface Film {
+  /** The constants that are trained. */
+  constants: string[];
+  /** Their numbers as float16, one after another, and the logits after the first sentence of the checks. */
+  frames: { step: number; weights: string; logits: number[] }[];
+}
 
 interface Stored {
   name: string;
@@ -55,24 +73,26 @@ export class Refused extends Error {
 
 /** The greatest difference from PyTorch that float32 explains, relative to the largest number of the value. */
 const TOLERANCE = 1e-4;
+/** Milliseconds of a sweep between which the page can answer. */
+const PIECE = 12;
 
 /** Compares every part with the seal; a damaged tensor is named. */
 async function unseal(parts: Parts): Promise<void> {
   const encoder = new TextEncoder();
   const seal = parsed<Record<string, string>>(parts, "seal");
-  for (const part of PARTS) {
+  for (const part of new Set([...PARTS, ...Object.keys(seal)])) {
     if (!parts[part]) throw new Refused({ kind: "missing", part });
-    const found = await sha256(encoder.encode(parts[part]));
+    const found = await sha256(encoder.encode(parts[part]!));
     if (found === seal[part]) continue;
-    throw new Refused({ kind: "damaged", part, tensor: part === "weights" ? await damaged(parts) : undefined });
+    throw new Refused({ kind: "damaged", part, tensor: part.startsWith("weights") ? await damaged(parts, part.slice("weights".length)) : undefined });
   }
 }
 
 /** The first tensor whose bytes are not those that were written, if it can be found. */
-async function damaged(parts: Parts): Promise<string | undefined> {
+async function damaged(parts: Parts, which: string): Promise<string | undefined> {
   try {
-    const bytes = bytesOf(parts.weights);
-    for (const each of (JSON.parse(parts.graph) as Graphs).constants)
+    const bytes = bytesOf(parts[`weights${which}`]);
+    for (const each of (JSON.parse(parts[`graph${which}`]) as Graphs).constants)
       if ((await sha256(bytes.slice(each.start, each.start + length(each)))) !== each.sha256) return each.name;
   } catch {
     // Which tensor it is cannot be told; that the part is damaged is known.
@@ -83,12 +103,19 @@ async function damaged(parts: Parts): Promise<string | undefined> {
 const size = (shape: readonly number[]): number => shape.reduce((all, each) => all * each, 1);
 const length = ({ shape, kind }: Stored): number => size(shape) * (kind === "bool" ? 1 : 4);
 
-function parsed<Kind>(parts: Parts, part: keyof Parts): Kind {
+function parsed<Kind>(parts: Parts, part: string): Kind {
   try {
-    return JSON.parse(parts[part]) as Kind;
+    return JSON.parse(parts[part]!) as Kind;
   } catch {
     throw new Refused({ kind: parts[part] ? "damaged" : "missing", part });
   }
+}
+
+/** What the page says of a model; of the one beside, it has what differs from the first, null where that has more. */
+function aboutOf(parts: Parts, which: string): About {
+  const first = parsed<About>(parts, "about");
+  const own = which ? { ...first, ...parsed<Partial<About>>(parts, `about${which}`) } : first;
+  return Object.fromEntries(Object.entries(own).filter(([, value]) => value !== null)) as unknown as About;
 }
 
 function stored(bytes: Uint8Array<ArrayBuffer>, each: Stored): Tensor {
@@ -97,33 +124,83 @@ function stored(bytes: Uint8Array<ArrayBuffer>, each: Stored): Tensor {
   return { shape: each.shape, data: Float32Array.from(from.subarray(0, size(each.shape))) };
 }
 
+/** The numbers of bytes in float16. */
+function halves(bytes: Uint8Array<ArrayBuffer>): Float32Array {
+  return Float32Array.from(new Uint16Array(bytes.buffer), (word) => {
+    const [power, rest] = [(word >> 10) & 31, word & 1023];
+    return (word >> 15 ? -1 : 1) * (power ? 2 ** (power - 25) * (1024 + rest) : 2 ** -24 * rest);
+  });
+}
+
+/** Frames stay made up to so many numbers together; two of them always do. */
+const MOST_MADE = 2 ** 24;
+
 export class Carried implements Source {
-  readonly about: About;
+  /** The other model of the page, and how the two differ. */
+  beside?: Carried;
+  relation?: Relation;
   private readonly model: Program;
-  private readonly weights: Record<string, Tensor>;
   private readonly lens: Program;
-  private readonly tokens: Tokens;
   private readonly steps: Steps;
   private patches?: { key: string; others: Others };
+  private background?: Background;
+  /** The film of the run, the sentence that its frames are compared on, and those that are made. */
+  private film?: Film;
+  private checked: number[] = [];
+  private readonly made = new Map<number, Carried>();
 
-  private constructor(parts: Parts) {
-    this.about = parsed<About>(parts, "about");
-    const graphs = parsed<Graphs>(parts, "graph");
-    const bytes = bytesOf(parts.weights);
-    this.weights = Object.fromEntries(graphs.constants.map((each) => [each.name, stored(bytes, each)]));
-    this.model = new Program(graphs.model, this.weights);
-    this.lens = new Program(graphs.lens, this.weights);
-    this.steps = new Steps(this.model, graphs.step, this.weights, this.about.context, (edits) => this.others(edits));
-    this.tokens = tokenizerOf(this.about);
+  private constructor(
+    readonly about: About,
+    private readonly graphs: Graphs,
+    private readonly weights: Record<string, Tensor>,
+    private readonly tokens: Tokens,
+    /** Of a frame: the run with its own weights. */
+    readonly trained?: Carried,
+  ) {
+    this.model = new Program(graphs.model, weights);
+    this.lens = new Program(graphs.lens, weights);
+    this.steps = new Steps(this.model, graphs.step, weights, about.context, (edits) => this.others(edits));
   }
 
   /** The source of a page's parts. Nothing of it can be had before all its numbers have been compared. */
   static async open(parts: Parts): Promise<Carried> {
     await unseal(parts);
-    const made = new Carried(parts);
-    const truth = bytesOf(parts.truth);
-    for (const check of parsed<Check[]>(parts, "checks")) made.compare(check, truth);
+    const made = Carried.compared(parts);
+    if (!parts.relation) return made;
+    made.beside = Carried.compared(parts, BESIDE);
+    made.beside.beside = made;
+    made.relation = made.beside.relation = parsed<Relation>(parts, "relation");
     return made;
+  }
+
+  private static compared(parts: Parts, which = ""): Carried {
+    const [about, graphs, checks] = [aboutOf(parts, which), parsed<Graphs>(parts, `graph${which}`), parsed<Check[]>(parts, `checks${which}`)];
+    const [bytes, truth] = [bytesOf(parts[`weights${which}`]), bytesOf(parts[`truth${which}`])];
+    const made = new Carried(about, graphs, Object.fromEntries(graphs.constants.map((each) => [each.name, stored(bytes, each)])), tokenizerOf(about));
+    for (const check of checks) made.compare(check, truth);
+    if (about.film) [made.film, made.checked] = [parsed<Film>(parts, FILM + which), checks[0].ids];
+    return made;
+  }
+
+  /** Nothing of a frame can be had before its logits have been compared. */
+  async at(step: number | null): Promise<Carried> {
+    const { about, graphs, film, checked, made, weights: own, tokens } = this.trained ?? this;
+    const given = film?.frames.find((each) => each.step === step);
+    if (step === null || !given) return this.trained ?? this;
+    const known = made.get(step);
+    if (known) return known;
+    const [numbers, weights] = [halves(bytesOf(given.weights)), { ...own }];
+    let start = 0;
+    for (const name of film!.constants) {
+      const { shape } = own[name];
+      weights[name] = { shape, data: numbers.subarray(start, (start += size(shape))) };
+    }
+    const frame = new Carried(frameOf(about, step), graphs, weights, tokens, this.trained ?? this);
+    const logits = atPosition("logits", checked.length - 1);
+    if (difference(frame.computed(checked, [logits], [])[logits].data, given.logits) !== null) throw new Error(t("The frame of step {step} computes other numbers than PyTorch.", { step }));
+    made.set(step, frame);
+    for (const first of made.keys()) if (made.size > Math.max(2, MOST_MADE / numbers.length)) made.delete(first);
+    return frame;
   }
 
   private compare({ text, ids, last, values }: Check, truth: Uint8Array<ArrayBuffer>): void {
@@ -153,6 +230,12 @@ export class Carried implements Source {
 
   async anatomy(): Promise<Anatomy> {
     return { graph: this.model.graph, lens: this.lens.graph, constants: this.weights };
+  }
+
+  /** In the background; here in small pieces where the browser has no workers for a page like this. */
+  async sweep(asked: Swept, tell: Tell, isWanted: () => boolean): Promise<void> {
+    this.background ??= new Background(this.model.graph, this.weights);
+    if (!(await this.background.sweep(asked, tell, isWanted))) await swept(this.model, asked, tell, isWanted, PIECE);
   }
 
   async *next(ids: readonly number[], { sampling, numbers, prompt, edits }: Draws): AsyncGenerator<Drawn> {

@@ -22,7 +22,7 @@ const NEEDS: Record<Edit["do"], "factor" | "value" | "from" | null> = {
 };
 /** The largest number of float32. */
 const MOST = (2 - 2 ** -23) * 2 ** 127;
-const KEYS = ["at", "heads", "positions", "do", "factor", "value", "from"];
+const KEYS = ["at", "heads", "positions", "columns", "do", "factor", "value", "from"];
 
 const numbers = (given: unknown): boolean =>
   Array.isArray(given) && given.length > 0 && given.every((each) => Number.isInteger(each) && each >= 0 && each < 2 ** 31);
@@ -38,13 +38,15 @@ export function isEdit(given: unknown): given is Edit {
   if (["factor", "value", "from"].some((key) => there(key) !== (key === needed))) return false;
   if (needed === "from" ? typeof edit.from !== "string" : needed && !Number.isFinite(edit[needed])) return false;
   if (needed === "value" && Math.abs(edit.value as number) > MOST) return false;
-  if (there("heads") && !numbers(edit.heads)) return false;
+  if (["heads", "columns"].some((key) => there(key) && !numbers(edit[key]))) return false;
   return edit.positions === undefined || edit.positions === "all" || numbers(edit.positions);
 }
 
 /** What an edit does, as a line. */
-export function told({ at, heads, do: what, factor, value, from }: Edit): string {
-  const of = heads ? `${at}[${heads.join(", ")}]` : at;
+export function told({ at, heads, positions, columns, do: what, factor, value, from }: Edit): string {
+  const all = (places?: number[] | "all") => (!places || places === "all" ? ":" : places.length > 1 ? `[${places.join(", ")}]` : places[0]);
+  const some = `${heads ? `[${heads.join(", ")}]` : ""}${positions === "all" ? "" : `@${positions.join(", ")}`}`;
+  const of = columns ? `${at}[0, ${heads ? `${all(heads)}, ` : ""}${all(positions)}, ${all(columns)}]` : at + some;
   if (what === "scale") return `${of} × ${factor}`;
   if (what === "patch") return t("{name} as in “{text}”", { name: of, text: from! });
   return what === "mean" ? t("{name} = its mean", { name: of }) : `${of} = ${value ?? 0}`;
@@ -56,13 +58,13 @@ export function readEdits(given: unknown): Edit[] | null {
   return given.map((each) => ({ ...each, positions: each.positions ?? "all" }));
 }
 
-/** Whether the edit's heads and positions exist in an activation of this shape. */
+/** Whether the edit's heads, positions and columns exist in an activation of this shape. */
 export function fits(edit: Edit, shape: readonly number[]): boolean {
   const heads = shape.length === 4 ? shape[1] : 0;
   const time = shape[shape.length - 2];
   const below = (places: number[] | "all" | null | undefined, most: number) =>
     !Array.isArray(places) || places.every((each) => each < most);
-  return below(edit.heads, heads) && below(edit.positions, time);
+  return below(edit.heads, heads) && below(edit.positions, time) && below(edit.columns, shape[shape.length - 1]);
 }
 
 /**
@@ -72,7 +74,10 @@ export function fits(edit: Edit, shape: readonly number[]): boolean {
 export function existing(edits: readonly Edit[], time: number, others?: Others): Edit[] {
   return edits.flatMap((each) => {
     const theirs = (each.do === "patch" && others?.(each)?.shape.slice(-2)[0]) || time;
-    if (theirs !== time && /\.(scores|scaled|masked|weights)$/.test(each.at)) return [];
+    const isBetween = /\.(scores|scaled|masked|weights)$/.test(each.at);
+    if (theirs !== time && isBetween) return [];
+    if (each.columns && isBetween) each = { ...each, columns: each.columns.filter((column) => column < time) };
+    if (each.columns?.length === 0) return [];
     if (each.positions === "all" && theirs === time) return [each];
     const both = Math.min(time, theirs);
     const chosen = each.positions === "all" ? Array.from({ length: both }, (_, place) => place) : each.positions;
@@ -84,15 +89,16 @@ export function existing(edits: readonly Edit[], time: number, others?: Others):
 /** An activation after one edit; `other` is the other sentence's activation of a patch. */
 export function edited<T extends Cells>(value: T, edit: Edit, other?: Cells): T {
   const { shape } = value;
-  if (!fits(edit, shape)) throw new Error(t("{name} has no such head or position", { name: edit.at }));
+  if (!fits(edit, shape)) throw new Error(t("{name} has no such head, position or column", { name: edit.at }));
   const [time, width] = shape.slice(-2);
   const heads = shape.length === 4 ? shape[1] : 1;
   const data = value.data.slice();
   const positions = Array.isArray(edit.positions) ? edit.positions : Array.from({ length: time }, (_, place) => place);
+  const columns = edit.columns ?? Array.from({ length: width }, (_, column) => column);
   const rule = replacement(edit, value.data, time, width, other);
   for (let row = 0; row < data.length / (time * width); row++) {
     if (edit.heads && !edit.heads.includes(row % heads)) continue;
-    for (let column = 0; column < width; column++) {
+    for (const column of columns) {
       const put = rule(row, column);
       for (const position of positions) {
         const cell = (row * time + position) * width + column;

@@ -1,7 +1,8 @@
 // Keys of the whole page: one letter each, only while nothing is typed into. `?` lists them.
 
 import { signal } from "@preact/signals";
-import { block, chosen, edits, head, language, position, shown, origin, step, STEPS, theme, toggle } from "./state";
+import { block, chosen, edits, head, language, position, shown, origin, step, STEPS, theme, toggle, tour } from "./state";
+import { begin, leave, present } from "./tour";
 import { LANGUAGES, N, Sentence } from "./words";
 
 /** Whether the list of keys is open. */
@@ -48,6 +49,7 @@ export const KEYS: readonly Key[] = [
       if (about().names.includes(at)) toggle(at);
     },
   },
+  { key: "g", does: N("take the tour, or go to its card"), run: () => (tour.value ? document.getElementById("tour")?.focus() : present.value.length && begin()) },
   { key: "u", does: N("undo all changes"), run: () => (edits.value = []) },
   { key: "d", does: N("dark or light"), run: () => (theme.value = isDark() ? "light" : "dark") },
   { key: "l", does: N("the next language"), run: () => (language.value = next(Object.keys(LANGUAGES), language.value)) },
@@ -66,6 +68,7 @@ export function pressed(event: KeyboardEvent): void {
     listed.value = false;
     return;
   }
+  if (event.key === "Escape" && tour.value) return leave();
   if ((event.target as Element | null)?.closest?.(TYPED)) return;
   const found = KEYS.find(({ key }) => key === event.key);
   if (!found) return;

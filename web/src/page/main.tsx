@@ -4,7 +4,9 @@
 import { render } from "preact";
 import { inner, worth } from "../arithmetic";
 import { ownSha256 } from "./bytes";
-import { Carried, PARTS, Parts, Refused, difference } from "./carried";
+import { isBackground, work } from "./compute/background";
+import { Carried, MORE, PARTS, Parts, Refused, difference } from "./carried";
+import { scenes } from "./marks/drawn";
 import { Ngrams } from "./ngrams";
 import { sheet } from "./numbers/opened";
 import { Remote, Sheet, leads, openable } from "./numbers/opening";
@@ -15,17 +17,31 @@ import { kept, tensorsOf, tokenIn } from "./served";
 import type { Source } from "./source";
 import { content, give, start } from "./start";
 import { batch, computed, effect, signal } from "@preact/signals";
-import { read, written } from "./state";
+import { beside, frame, read, relation, run, source, written } from "./state";
 import { tokenizerOf } from "./tokens";
 
 give({
-  ...{ Carried, Ngrams, Remote, Sheet, batch, computed, difference, digitsOf, effect, equation, inner, leads, leaves, openable },
-  ...{ ownSha256, sheet, signal, tensorsOf, textOf, tokenizerOf, worth },
+  ...{ Carried, Ngrams, Remote, Sheet, batch, computed, difference, digitsOf, effect, equation, frame, inner, leads, leaves, openable },
+  ...{ ownSha256, scenes, sheet, signal, tensorsOf, textOf, tokenizerOf, worth },
 });
+
+/** The run that the address names. */
+const named = () => Number(new URLSearchParams(location.hash.slice(1)).get("n"));
 
 async function carried(page: HTMLElement): Promise<Source | null> {
   try {
-    return await Carried.open(Object.fromEntries([...PARTS, "seal"].map((part) => [part, content(part)])) as Parts);
+    const first = await Carried.open(Object.fromEntries([...PARTS, ...MORE, "seal"].map((part) => [part, content(part)])) as Parts);
+    if (!first.beside) return first;
+    relation.value = first.relation!;
+    run.value = named();
+    effect(() => {
+      const from = run.value === 1 ? first.beside! : first;
+      batch(() => {
+        source.value = from;
+        beside.value = from.beside!;
+      });
+    });
+    return source.value;
   } catch (error) {
     const reason = error instanceof Refused ? error.reason : ({ kind: "unable", reason: String(error) } as const);
     page.replaceChildren();
@@ -57,7 +73,12 @@ function readdressed(): void {
   renew(kept(token));
 }
 
-/** Whether the page carries its model, whole or not: one over a server has its words alone. */
-const carries = typeof document !== "undefined" && [...PARTS, "seal"].some((part) => part !== "words" && document.getElementById(part));
-if (carries) void start(carried, () => read(location.hash));
+/** Whether the page carries its model, whole or not: one over a server has its words and its tour alone. */
+const carries = typeof document !== "undefined" && [...PARTS, "seal"].some((part) => !["words", "tour"].includes(part) && document.getElementById(part));
+if (isBackground) work();
+else if (carries)
+  void start(carried, () => {
+    run.value = named(); // first: edits and cells are those of a model
+    read(location.hash);
+  });
 else void start(served, readdressed, <Connection />).then(complete);

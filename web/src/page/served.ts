@@ -3,7 +3,8 @@
 
 import { signal } from "@preact/signals";
 import type { Drawn } from "./decoding/generation";
-import { About, Draws, Edit, Encoded, Source, Values, placed } from "./source";
+import { frameOf } from "./film";
+import { About, Draws, Edit, Encoded, Relation, Source, Values, placed } from "./source";
 import { Tokens, tokenizerOf } from "./tokens";
 import type { ModelGraph } from "./compute/program";
 import { Anatomy, Missing, Remote } from "./numbers/opening";
@@ -11,8 +12,8 @@ import { Anatomy, Missing, Remote } from "./numbers/opening";
 /** How the page stands with its server. A stranger has no token, or that of a server which ended. */
 export type Connection = "here" | "away" | "stranger";
 export const connection = signal<Connection>("here");
-/** The step of a checkpoint that was written since the run was opened. */
-export const newer = signal<number | null>(null);
+/** A run, and the step of a checkpoint that was written since the run was opened. */
+export const newer = signal<{ run: number; step: number } | null>(null);
 
 export interface Listed {
   id: number;
@@ -151,6 +152,8 @@ export class Served implements Source {
     private readonly asking = new Asking(line, run),
     /** The arithmetic of the run's model, once it is asked for. */
     private readonly parts: { anatomy?: Promise<Anatomy> } = {},
+    /** The run with its own weights, where this one has those of a frame. */
+    readonly trained?: Served,
   ) {
     this.tokens = tokenizerOf(about, (text) => asking.encode(text));
   }
@@ -167,8 +170,28 @@ export class Served implements Source {
     return new Served(about, this.run, this.line, this.asking, this.parts);
   }
 
+  /** The step of the frame, as requests have it. */
+  private get frame(): number | undefined {
+    return this.trained && this.about.step;
+  }
+
+  async at(step: number | null): Promise<Served> {
+    const own = this.trained ?? this;
+    return step === null ? own : new Served(frameOf(own.about, step), this.run, this.line, this.asking, {}, own);
+  }
+
+  /** How this run differs from another, as far as the server can measure it. */
+  relation(other: Served): Promise<Relation> {
+    return this.line.ask("/relation", (answer) => answer.json() as Promise<Relation>, { run: this.run, against: other.run });
+  }
+
   encode(text: string): Encoded {
     return this.tokens.encode(text);
+  }
+
+  async tokensOf(text: string): Promise<Encoded> {
+    if (this.about.tokenizer.kind !== "asked") return this.encode(text);
+    return this.line.ask("/encode", (answer) => answer.json() as Promise<Encoded>, { run: this.run, text });
   }
 
   decode(ids: readonly number[]): string {
@@ -176,7 +199,7 @@ export class Served implements Source {
   }
 
   /** As of every source; a sentence overtakes the one before it that asks for the same names. */
-  async trace(ids: readonly number[], names: readonly string[], edits: readonly Edit[], step?: number): Promise<Values> {
+  async trace(ids: readonly number[], names: readonly string[], edits: readonly Edit[], step = this.frame): Promise<Values> {
     const kind = JSON.stringify([edits.length > 0, names.map((name) => placed(name)[0])]);
     const sentence = JSON.stringify([ids, step]);
     const before = this.asked.get(kind);
@@ -187,10 +210,11 @@ export class Served implements Source {
     try {
       const read = async (answer: Response) => {
         const later = answer.headers.get("x-vitral-newer");
-        newer.value = later === null ? null : Number(later);
+        if (later !== null) newer.value = { run: this.run, step: Number(later) };
+        else if (newer.value?.run === this.run) newer.value = null;
         return tensorsOf(await answer.arrayBuffer());
       };
-      const body = { run: this.run, ids, names, edits, ...(step === undefined ? {} : { step }) };
+      const body = { run: this.run, ids, names, edits, step };
       return await this.line.ask("/trace", read, body, stop.signal);
     } finally {
       if (this.asked.get(kind) === own) this.asked.delete(kind);
@@ -208,13 +232,13 @@ export class Served implements Source {
 
   /** The model's graph without its numbers, which are fetched as cells are opened. */
   private async dissected(): Promise<Anatomy> {
-    const { line, run } = this;
+    const { line, run, frame: step } = this;
     const graph = await line.ask("/anatomy", (answer) => answer.json() as Promise<ModelGraph & { lens: ModelGraph }>, { run }, undefined, Infinity);
     const { lens } = graph;
     const constants = Object.fromEntries([...graph.constants, ...lens.constants].map(({ name, shape }) => [name, new Remote(shape)]));
     const bring = async (cells: Missing) => {
       if (!Object.keys(cells).length) return;
-      const found = await line.ask("/numbers", async (answer) => tensorsOf(await answer.arrayBuffer()), { run, cells });
+      const found = await line.ask("/numbers", async (answer) => tensorsOf(await answer.arrayBuffer()), { run, cells, step });
       for (const [name, places] of Object.entries(cells)) constants[name].learn(places, found[name].data);
     };
     return { graph, lens, constants, bring };
@@ -223,7 +247,7 @@ export class Served implements Source {
   async *next(ids: readonly number[], { sampling, numbers, prompt, edits }: Draws): AsyncGenerator<Drawn> {
     const stop = new AbortController();
     try {
-      const body = { run: this.run, ids, sampling, numbers, prompt, edits };
+      const body = { run: this.run, ids, sampling, numbers, prompt, edits, step: this.frame };
       const stream = await this.line.ask("/next", (answer) => answer.body!.getReader(), body, stop.signal);
       yield* drawnFrom(stream, this.about.vocabulary);
     } finally {

@@ -36,6 +36,7 @@ export interface Edit {
   at: string;
   heads?: number[];
   positions: "all" | number[];
+  columns?: number[];
   do: "zero" | "mean" | "scale" | "set" | "patch";
   factor?: number;
   value?: number;
@@ -74,6 +75,10 @@ export interface About {
   /** The model's configuration. */
   model: Record<string, unknown>;
   step: number;
+  /** Of a frame of the film: the step of the trained model. */
+  trained?: number;
+  /** The steps of the frames, that of the last one of the training, and the losses by step. */
+  film?: { steps: number[]; last: number; training: [number, number][]; validation: [number, number][] };
   loss?: number;
   baselines?: { order: number; loss: number }[];
   /** Between one order and the next: what the loss rises by with one token less. */
@@ -101,6 +106,17 @@ export interface About {
   vitral: string;
 }
 
+/** How the first of two runs differs from the second; `vitral.page.content.relation` writes it. */
+export interface Relation {
+  run: string;
+  against: string;
+  batches: "same" | "same by configuration" | "other";
+  /** Keys of the configuration that differ. */
+  changed: string[];
+  /** The test loss of the first less that of the second, with its interval. */
+  difference: { unit: string; difference: number; low: number | null; high: number | null; confidence: number } | null;
+}
+
 export interface Encoded {
   ids: number[];
   /** Characters that have no token; they are left out of `ids`. */
@@ -111,6 +127,8 @@ export interface Encoded {
 
 export interface Source {
   readonly about: About;
+  /** Of a frame of the film: the run with its own weights. */
+  readonly trained?: Source;
   /**
    * The tokens of a text, as the run's tokenizer makes them. Where a server has to be asked, those of the last text that
    * it has answered; the signal that they are read from tells when there are new ones.
@@ -120,14 +138,36 @@ export interface Source {
   decode(ids: readonly number[]): string;
   /** Named values of a sentence of 1 … context tokens; `step` is a checkpoint, the run's best if undefined. */
   trace(ids: readonly number[], names: readonly string[], edits: readonly Edit[], step?: number): Promise<Values>;
+  /** The run with the weights of a frame of its film, or, if null, of its checkpoint. */
+  at?(step: number | null): Promise<Source>;
   /** The graph and its constants, from which the arithmetic of any cell is read. */
   anatomy?(): Promise<Anatomy>;
+  /** The differences of a sweep, where they do not come from `trace`, as long as they are wanted. */
+  sweep?(asked: Swept, tell: Tell, isWanted: () => boolean): Promise<void>;
+  /** The tokens of a text other than the sentence, where `encode` has one text at a time. */
+  tokensOf?(text: string): Promise<Encoded>;
   /**
    * Tokens drawn one after another behind a sentence; what is not asked for is not computed. Equal numbers give equal
    * tokens, whatever draws them: `choose(distribution(logits, sampling), number)` of `vitral.decoding`.
    */
   next(ids: readonly number[], draws: Draws): AsyncIterable<Drawn>;
 }
+
+/** A part of the model whose vectors are patched or zeroed: a named value, or one head of it. */
+export interface Place { at: string; head?: number }
+
+/** What a sweep asks: the difference of two tokens' logits behind a sentence, with each place changed at each position. */
+export interface Swept {
+  ids: readonly number[];
+  /** The sentence that the vectors come from, as text and as equally many tokens; null: they become zero. */
+  from: string;
+  others: readonly number[] | null;
+  pair: readonly [number, number];
+  places: readonly Place[];
+}
+
+/** Some differences of a sweep, the first for the cell with this number: cells are counted place after place. */
+export type Tell = (first: number, differences: readonly number[]) => void;
 
 /** How tokens are drawn. */
 export interface Draws {

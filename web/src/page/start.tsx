@@ -4,14 +4,15 @@ import { effect } from "@preact/signals";
 import { ComponentChildren, render } from "preact";
 import { App } from "./app";
 import { pressed } from "./keys";
-import { open } from "./panes/Passages";
 import type { Source } from "./source";
-import { edits, ids, names, read, refresh, shown, source, text, theme, toggle, written } from "./state";
-import { language, learn, number, preferred, t } from "./words";
+import { changes, edits, ids, names, read, refresh, shown, source, text, theme, toggle, written } from "./state";
+import { answer as swept } from "./sweep";
+import { stops } from "./tour";
+import { language, learn, number, t } from "./words";
 
 /** Gives tests these parts, and those that every page has, by name. */
 export function give(parts: Record<string, unknown>): void {
-  Object.assign(globalThis, { vitralPage: { edits, ids, shown, source, text, toggle, written, language, learn, number, t, ...parts } });
+  Object.assign(globalThis, { vitralPage: { edits, ids, shown, source, swept, text, toggle, written, language, learn, number, t, ...parts } });
 }
 
 /** The text of an element that the page has. */
@@ -28,15 +29,14 @@ export async function start(opened: (page: HTMLElement) => Promise<Source | null
   language.value = document.documentElement.lang;
   try {
     learn(JSON.parse(content("words")));
+    stops.value = JSON.parse(content("tour"));
   } catch {
     // A damaged part is told below, in English.
   }
   const from = await opened(page);
   if (from === null) return;
   source.value = from;
-  open(0);
-  if (location.hash.length > 1) read(location.hash);
-  else language.value = preferred(from.about.language);
+  read(location.hash);
   effect(() => {
     document.documentElement.lang = language.value;
   });
@@ -58,7 +58,7 @@ export async function start(opened: (page: HTMLElement) => Promise<Source | null
 /** Milliseconds: browsers take only so many addresses in a while. */
 const PAUSE = 250;
 /** A text that is typed and a slider that is drawn are one step for Back, as long as the next change comes within these milliseconds. */
-const [DRAWN, ONE_STEP] = [["text", "p", "t", "k", "q", "m", "u"], 2000];
+const [DRAWN, ONE_STEP] = [["text", "x", "p", "t", "k", "q", "m", "u", "a"], 2000];
 
 /** Keeps the state in the address, a moment after its last change and when the page is left; Back undoes a step. */
 function remember(readdressed: () => void): void {
@@ -66,7 +66,7 @@ function remember(readdressed: () => void): void {
   const write = (isStep: boolean) => {
     waiting = 0;
     const now = written();
-    const changed = changes(kept, now);
+    const changed = changes(kept, now).join();
     const isDrawn = changed.split(",").every((key) => DRAWN.includes(key)) && changed === last && performance.now() - since < ONE_STEP;
     const isNew = isStep && changed !== "" && !isDrawn;
     history[isNew ? "pushState" : "replaceState"](null, "", `#${now}`);
@@ -80,13 +80,8 @@ function remember(readdressed: () => void): void {
   addEventListener("hashchange", () => {
     readdressed();
     clearTimeout(waiting);
-    [kept, last] = [written(), ""]; // where Back has led is no step of its own
+    last = "";
+    write(false); // where Back has led is no step of its own
   });
   addEventListener("pagehide", () => waiting && write(false));
-}
-
-/** The keys by which two fragments differ. */
-function changes(one: string, other: string): string {
-  const [before, after] = [new URLSearchParams(one), new URLSearchParams(other)];
-  return [...new Set([...before.keys(), ...after.keys()])].filter((key) => before.get(key) !== after.get(key)).join();
 }

@@ -1,14 +1,14 @@
 // What the person has chosen, as signals. Everything that a page shows is computed from these and from its source; the
 // address's fragment holds them, so that an address shows the same again.
 
-import { batch, computed, signal } from "@preact/signals";
+import { Signal, batch, computed, signal } from "@preact/signals";
 import { LANGUAGES, language, preferred } from "./words";
 import { MOST_SEED } from "./decoding/draw";
 import type { Sampling } from "./decoding/filters";
-import { readEdits } from "./edits";
+import { existing, readEdits } from "./edits";
 import type { Spot } from "./numbers/opening";
-import type { Edit, Source, Values } from "./source";
-import { isLarge, isPooled, later, wanted } from "./wanted";
+import type { About, Edit, Relation, Source, Values } from "./source";
+import { isLarge, isPooled, later, rating, wanted } from "./wanted";
 
 export const STEPS = ["scores", "scaled", "masked", "weights"] as const;
 export type Step = (typeof STEPS)[number];
@@ -17,18 +17,66 @@ export type Theme = "auto" | "light" | "dark";
 export const text = signal("");
 /** The place of the chosen token; -1 is the last one. */
 export const chosen = signal(-1);
-export const block = signal(0);
-export const head = signal(0);
+/** A choice among what a run has. One that this run does not have stays, for the run that the address or Back leads to. */
+const among = (asked: Signal<number>, count: (about: About) => number) => ({
+  get value(): number {
+    const about = origin.value?.about;
+    return Math.max(0, Math.min(asked.value, about ? count(about) - 1 : asked.value));
+  },
+  set value(to: number) {
+    asked.value = to;
+  },
+});
+const [askedBlock, askedHead, askedK, askedEdits] = [signal(0), signal(0), signal<number | null>(null), signal<Edit[]>([])];
+export const block = among(askedBlock, ({ layers }) => layers);
+export const head = among(askedHead, ({ heads }) => heads);
 export const step = signal<Step>("weights");
-export const edits = signal<Edit[]>([]);
+/** The edits of values and heads that the run has. */
+const applied = computed(() => {
+  const [about, all] = [source.value?.about, askedEdits.value];
+  const kept = about ? all.filter(({ at, heads }) => about.names.includes(at) && (heads ?? []).every((each) => each < about.heads)) : all;
+  return kept.length === all.length ? all : kept;
+});
+export const edits = {
+  get value(): Edit[] {
+    return applied.value;
+  },
+  set value(to: Edit[]) {
+    askedEdits.value = to;
+  },
+};
+/** The step of attention that is worked through, 1 to `WORKED`, and the token whose key is compared; -1 is the one with the largest weight. */
+export const WORKED = 5;
+export const stage = signal(WORKED);
+export const compared = signal(-1);
 export const temperature = signal(1);
 /** The filters of the choice; null is off. */
-export const topK = signal<number | null>(null);
+export const topK = {
+  get value(): number | null {
+    return (askedK.value ?? 0) > (origin.value?.about.vocabulary ?? Infinity) ? null : askedK.value;
+  },
+  set value(to: number | null) {
+    askedK.value = to;
+  },
+};
 export const topP = signal<number | null>(null);
 export const minP = signal<number | null>(null);
 export const sampling = computed<Sampling>(() => ({ temperature: temperature.value, top_k: topK.value, top_p: topP.value, min_p: minP.value }));
 /** The cells that were opened, each from the one before; empty: query times key at the largest weight of the chosen token. */
 export const trail = signal<readonly Spot[]>([]);
+/** The other sentence of the sweep; empty: zeroes; null: there is no sweep. */
+export const sweepFrom = signal<string | null>(null);
+/** The two tokens of the sweep; null: the likeliest. */
+export const sweepPair = signal<readonly [number, number] | null>(null);
+/** Whether the rows of the sweep are heads. */
+export const sweepHeads = signal(false);
+/** Terms that a sum shows at first, and those that it shows now. */
+export const FEW = 8;
+export const terms = signal(FEW);
+/** How figures show what they show: less the model before the edits, by what weights bring, sums in their order, one row of all heads. */
+export const looks = { change: signal(false), length: signal(false), order: signal(false), row: signal(false) };
+/** The two tokens that are compared; -1: the likeliest, and the likeliest of the others. */
+export const rivals = signal<readonly number[]>([-1, -1]);
 /** Whether the reader guesses where the head looks: nothing that tells is shown. */
 export const guessing = signal(false);
 /** What the page's random numbers begin with. */
@@ -36,14 +84,31 @@ export const seed = signal(1);
 /** A random number that the person has set instead. */
 export const ownNumber = signal<number | null>(null);
 export const theme = signal<Theme>("auto");
+/** The step of the film's frame that is asked for; null is the trained model. */
+export const frame = signal<number | null>(null);
 /** The one figure that is shown, by its name; all if empty. */
 export const figure = signal("");
+/** The stop of the tour, by its place in the list, and whether what it waits for has happened; null: no tour. */
+export const tour = signal<{ at: number; done: boolean } | null>(null);
 export { language };
 
 /** Where the next answer comes from; the panes read `origin`. */
 export const source = signal<Source | null>(null);
-/** The place of the run in a server's list. */
+/** The place of the run in the list: a server's, or of the two that a page carries. */
 export const run = signal(0);
+/** The place of the run that reads beside it; -1: the other one of two, else none. */
+export const other = signal(-1);
+/** The source of the run beside, and how it and the other differ, once that is known. */
+export const beside = signal<Source | null>(null);
+export const relation = signal<Relation | null>(null);
+
+/** The run beside, or that of a frame as it was trained, if it has the same tokens: only then can both read one sentence. */
+export const second = computed(() => {
+  const next = beside.value ?? source.value?.trained ?? null;
+  const [one, two] = [source.value?.about, next?.about];
+  const isSame = one && two && one.name !== two.name && (["tokenizer", "tokens", "specials"] as const).every((key) => JSON.stringify(one[key]) === JSON.stringify(two[key]));
+  return isSame ? next : null;
+});
 export interface Shown {
   /** The run that the values are of. */
   from: Source;
@@ -56,6 +121,10 @@ export interface Shown {
   edits: Edit[];
   /** The token that the values are of, where they are not of all. */
   at: number | null;
+  /** The other reader of the sentence, whose model is as it was trained, and how it rates the tokens. */
+  beside: { from: Source; values: Values } | null;
+  /** The run's stream in tokens from all over its vocabulary: by it, panes order their numbers alike in every sentence. */
+  face: Values;
 }
 
 /** What the panes show. */
@@ -64,39 +133,39 @@ export const fault = signal("");
 /** The run that is shown; while nothing is, the one that is asked. All that is drawn is of this run. */
 export const origin = computed(() => shown.value?.from ?? source.value);
 
-/** Tokens of a text that were chosen one by one: the tokenizer may cut the same text differently. */
-export interface Held { text: string; ids: number[] }
-export const held = signal<Held | null>(null);
+/** Tokens that were chosen one by one, while they are those of the text: the tokenizer may cut it differently. */
+export const held = signal<number[] | null>(null);
+const isHeld = (from: Source | null): boolean => Boolean(from && held.value?.every((id) => id < from.about.vocabulary) && from.decode(held.value) === text.value);
 
 export const encoded = computed(() => {
-  const [from, own] = [source.value, held.value];
-  if (from && own?.text === text.value && from.decode(own.ids) === own.text) return { ids: own.ids, unseen: [] };
+  const from = source.value;
+  if (isHeld(from)) return { ids: held.value!, unseen: [] };
   return from?.encode(text.value) ?? { ids: [], unseen: [] };
 });
 /** The tokens that fit into the context: the last ones. */
 export const ids = computed(() => {
-  const most = source.value?.about.context ?? 0;
+  const most = Math.min(source.value?.about.context ?? 0, second.value?.about.context ?? Infinity);
   return encoded.value.ids.slice(-most);
 });
 /** Tokens that do not fit. */
 export const cropped = computed(() => encoded.value.ids.length - ids.value.length);
 /** The place of the chosen token, of those that are shown. */
-export const position = computed(() => shown.value?.at ?? among(shown.value?.ids.length ?? 0));
+export const position = computed(() => shown.value?.at ?? within(shown.value?.ids.length ?? 0));
 
 /** The place of the chosen token among so many. */
-const among = (count: number): number => (chosen.value < 0 || chosen.value > count - 1 ? count - 1 : chosen.value);
+const within = (count: number): number => (chosen.value < 0 || chosen.value > count - 1 ? count - 1 : chosen.value);
 
 /** The place that is asked for, where values are asked for of one token alone. */
 const place = computed(() => {
   const about = source.value?.about;
-  return about && isLarge(about, ids.value.length) ? among(ids.value.length) : null;
+  return about && isLarge(about, ids.value.length) ? within(ids.value.length) : null;
 });
 
 /** The names whose values the page shows. */
 export const names = computed(() => {
   const about = source.value?.about;
   const time = ids.value.length;
-  return about ? wanted(about, time, place.value ?? 0, place.value === null ? 0 : block.value, isPooled(about, time) ? Math.min(head.value, about.heads - 1) : 0) : [];
+  return about ? wanted(about, time, place.value ?? 0, place.value === null ? 0 : Math.min(askedBlock.value, about.layers - 1), isPooled(about, time) ? Math.min(askedHead.value, about.heads - 1) : 0) : [];
 });
 
 let asked = 0;
@@ -106,46 +175,56 @@ const LEISURE = 800;
 /** Computes the values anew; an answer that has been overtaken is dropped. */
 export async function refresh(): Promise<void> {
   const from = source.value;
-  const [sentence, wanted, changes, at, left] = [ids.value, names.value, edits.value, place.value, cropped.value];
+  const [sentence, wanted, at, left, reader] = [ids.value, names.value, place.value, cropped.value, second.value];
+  // A number that was set at a position counts while the sentence is so long.
+  const changes = edits.value.some((each) => each.columns) ? edits.value.flatMap((each) => (each.columns ? existing([each], sentence.length) : [each])) : edits.value;
+  const ratings = reader && rating(reader.about, sentence.length, within(sentence.length));
   const ask = ++asked;
   if (!from || !sentence.length) {
     batch(() => ((shown.value = null), (fault.value = encoded.value.fault ?? "")));
     return;
   }
   try {
-    const values = await from.trace(sentence, wanted, changes);
+    let trouble = "";
+    const rated = reader?.trace(sentence, ratings!, []).catch((error: unknown) => ((trouble = told(error)), null));
+    const [values, face] = await Promise.all([from.trace(sentence, wanted, changes), faceOf(from)]);
+    if (ask !== asked) return; // what an older question goes on to ask would overtake the newer one's answer
     const compared = changes.length ? await from.trace(sentence, wanted, []) : null;
+    const theirs = (await rated) ?? null;
     if (ask !== asked) return;
-    batch(() => ((shown.value = { from, ids: sentence, cropped: left, values, compared, edits: changes, at }), (fault.value = "")));
+    const next = reader && theirs && { from: reader, values: theirs };
+    batch(() => ((shown.value = { from, ids: sentence, cropped: left, values, compared, edits: changes, at, face, beside: next }), (fault.value = trouble)));
     await pause(LEISURE);
     const more = later(from.about, sentence.length);
     const [whole, before] = [await gathered(from, ask, more, changes), changes.length ? await gathered(from, ask, more, []) : {}];
     if (ask === asked && more.length) shown.value = { ...shown.value!, values: { ...values, ...whole }, compared: compared && { ...compared, ...before } };
   } catch (error) {
     if (ask !== asked) return;
-    batch(() => {
-      fault.value = error instanceof Error ? error.message : String(error);
-      if (shown.value?.from.about.name !== from.about.name) shown.value = null; // nothing of the run before stays
-    });
+    // Nothing stays of the sentence, the changes or the run before.
+    batch(() => ((shown.value = null), (fault.value = told(error))));
   }
 }
 
-/** Takes over a run: what was chosen in the one before stays as far as this one has it. */
-export function take(from: Source): void {
-  const { about } = from;
-  batch(() => {
-    if (source.value && source.value.about.name !== about.name) {
-      held.value = null;
-      block.value = Math.min(block.value, Math.max(about.layers - 1, 0));
-      head.value = Math.min(head.value, Math.max(about.heads - 1, 0));
-      edits.value = edits.value.filter(({ at, heads }) => about.names.includes(at) && (heads ?? []).every((each) => each < about.heads));
-      trail.value = [];
-    }
-    source.value = from;
-  });
+const told = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/** Tokens of a face. */
+const MOST_FACE = 24;
+let faces: { of: string; values: Promise<Values> } | null = null;
+
+/** The same for one checkpoint, whatever is shown of it. */
+function faceOf(from: Source): Promise<Values> {
+  const { name, step, context, vocabulary, stream } = from.about;
+  const of = JSON.stringify([name, step]);
+  if (faces?.of !== of) {
+    const count = Math.min(context, vocabulary, MOST_FACE);
+    const values = from.trace(Array.from({ length: count }, (_, place) => Math.floor((place * vocabulary) / count)), stream, []);
+    const own = (faces = { of, values });
+    values.catch(() => faces === own && (faces = null));
+  }
+  return faces!.values;
 }
 
-const pause = (milliseconds = 0) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+export const pause = (milliseconds = 0) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 /** Values of the sentence that is shown, name by name, so that a keystroke waits for one of them at most. */
 async function gathered(from: Source, ask: number, more: readonly string[], changes: readonly Edit[]): Promise<Values> {
@@ -160,54 +239,68 @@ async function gathered(from: Source, ask: number, more: readonly string[], chan
 
 /** Cells on the way to the one that is open, in an address. */
 const MOST_OPENED = 64;
-const MOST_RUNS = 999;
-const DEFAULTS = { n: "0", p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", i: "", l: "", c: "auto", f: "", o: "" };
+const MOST = 1e6;
+const DONE = "done";
+const DEFAULTS = { d: "", terms: String(FEW), rather: "-1.-1", a: "", n: "0", v: "-1", p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", i: "", l: "", c: "auto", f: "", o: "", y: "", z: "", g: "", w: String(WORKED), j: "-1" };
 
 /** The fragment of the address. */
 export function written(): string {
   const now: Record<string, string> = {
     text: text.value,
+    a: String(frame.value ?? ""),
     n: String(run.value),
+    v: String(other.value),
     p: String(chosen.value),
-    b: String(block.value),
-    h: String(head.value),
+    b: String(askedBlock.value),
+    h: String(askedHead.value),
     s: step.value,
     t: String(temperature.value),
-    k: String(topK.value ?? ""),
+    k: String(askedK.value ?? ""),
     q: String(topP.value ?? ""),
     m: String(minP.value ?? ""),
     r: String(seed.value),
     u: String(ownNumber.value ?? ""),
-    e: JSON.stringify(edits.value),
+    e: JSON.stringify(askedEdits.value),
     i: ownCut(),
     l: language.value === preferred(source.value?.about.language) ? "" : language.value,
     c: theme.value,
+    d: Object.entries(looks).filter(([, each]) => each.value).map(([name]) => name).join(" "),
+    terms: String(terms.value),
+    rather: rivals.value.join("."),
     f: figure.value,
+    g: tour.value ? [tour.value.at + 1, ...(tour.value.done ? [DONE] : [])].join(".") : "",
+    w: String(stage.value),
+    j: String(compared.value),
     o: trail.value.map(({ name, index, path }) => [name, index.join("."), path.join(".")].join(":")).join(" "),
+    ...(sweepFrom.value === null ? {} : { x: sweepFrom.value, y: (sweepPair.value ?? []).join("."), z: sweepHeads.value ? "head" : "" }),
   };
   const kept = Object.entries(now).filter(([key, value]) => value !== (DEFAULTS as Record<string, string>)[key]);
   return kept.map(([key, value]) => `${key}=${encodeURIComponent(wellFormed(value))}`).join("&");
 }
 
+/** The keys by which two fragments differ. */
+export function changes(one: string, other: string): string[] {
+  const [before, after] = [new URLSearchParams(one), new URLSearchParams(other)];
+  return [...new Set([...before.keys(), ...after.keys()])].filter((key) => before.get(key) !== after.get(key));
+}
+
 /** The tokens, where they are not those that the tokenizer makes of the text. */
 function ownCut(): string {
   const { value: from } = source;
-  if (held.value?.text !== text.value || !from) return "";
-  const own = held.value.ids.join(".");
-  return own === from.encode(text.value).ids.join(".") ? "" : own;
+  const own = isHeld(from) ? held.value!.join(".") : "";
+  return own === from?.encode(text.value).ids.join(".") ? "" : own;
 }
 
-function heldOf(told: string | null): Held | null {
-  const ids = told ? told.split(".").map(Number) : [];
-  const known = source.value?.about.vocabulary ?? 0;
-  if (!ids.length || ids.some((id) => !Number.isInteger(id) || id < 0 || id >= known)) return null;
-  return { text: source.value!.decode(ids), ids };
+/** Whole numbers that a fragment joins by points, each at least so large; none if one is none. */
+function numbers(told: string | null, least = 0): number[] {
+  const found = told ? told.split(".").map(Number) : [];
+  return found.every((each) => Number.isInteger(each) && each >= least) ? found : [];
 }
 
 /** The text without lone surrogates, which no address can hold. */
-const wellFormed = (given: string): string => given.replace(/\p{Surrogate}/gu, "\ufffd");
+export const wellFormed = (given: string): string => given.replace(/\p{Surrogate}/gu, "\ufffd");
 
-/** Takes over what a fragment says; what it says wrongly is left as it is. */
+/** Takes over what a fragment says; where it says nothing, or something wrong, all is as on a page that opens. */
 export function read(fragment: string): void {
   const found = new URLSearchParams(fragment.replace(/^#/, "").replace(/\+/g, "%2B"));
   const about = source.value?.about;
@@ -216,12 +309,15 @@ export function read(fragment: string): void {
     return Number.isInteger(value) && value >= least && value <= most ? value : otherwise;
   };
   batch(() => {
-    if (found.has("text")) text.value = found.get("text")!;
-    run.value = whole("n", 0, MOST_RUNS, 0);
-    held.value = heldOf(found.get("i"));
-    chosen.value = whole("p", -1, (about?.context ?? 1) - 1, -1);
-    block.value = whole("b", 0, Math.max((about?.layers ?? 1) - 1, 0), 0);
-    head.value = whole("h", 0, Math.max((about?.heads ?? 1) - 1, 0), 0);
+    const opening = found.has("text") ? undefined : about?.openings?.[0];
+    text.value = found.get("text") ?? about?.passages[0] ?? "";
+    run.value = whole("n", 0, MOST, 0);
+    other.value = whole("v", -1, MOST, -1);
+    frame.value = found.get("a") ? whole("a", 0, Infinity, 0) : null;
+    held.value = numbers(found.get("i"));
+    chosen.value = whole("p", -1, MOST, -1);
+    block.value = whole("b", 0, MOST, opening?.block ?? 0);
+    head.value = whole("h", 0, MOST, opening?.head ?? 0);
     const named = found.get("s") as Step;
     step.value = STEPS.includes(named) ? named : "weights";
     const heat = Number(found.get("t") ?? 1);
@@ -230,7 +326,7 @@ export function read(fragment: string): void {
       const value = Number(found.get(key) || NaN);
       return value >= 0 && value <= 1 ? value : null;
     };
-    topK.value = whole("k", 1, about?.vocabulary ?? 1, 0) || null;
+    topK.value = whole("k", 1, MOST, 0) || null;
     topP.value = share("q") || null;
     minP.value = share("m");
     seed.value = whole("r", 0, MOST_SEED, 1);
@@ -239,10 +335,23 @@ export function read(fragment: string): void {
     edits.value = editsOf(found.get("e"));
     const code = found.get("l") || preferred(about?.language);
     if (code in LANGUAGES) language.value = code;
+    stage.value = whole("w", 1, WORKED, WORKED);
+    compared.value = whole("j", -1, MOST, -1);
     figure.value = (found.get("f") ?? "").replace(/[^a-z-]/g, "");
     trail.value = spotsOf(found.get("o") ?? "");
+    sweepFrom.value = found.get("x");
+    const [one, two] = numbers(found.get("y"));
+    sweepPair.value = two === undefined || one === two ? null : [one, two];
+    sweepHeads.value = found.get("z") === "head";
+    const [stop, done] = (found.get("g") ?? "").split(".");
+    tour.value = /^[1-9]\d{0,2}$/.test(stop) ? { at: Number(stop) - 1, done: done === DONE } : null;
     const colours = found.get("c") as Theme;
     theme.value = ["light", "dark"].includes(colours) ? colours : "auto";
+    const on = (found.get("d") ?? "").split(" ");
+    for (const [name, each] of Object.entries(looks)) each.value = on.includes(name);
+    terms.value = whole("terms", FEW, MOST, FEW);
+    const pair = numbers(found.get("rather"), -1);
+    rivals.value = pair.length === 2 ? pair : [-1, -1];
   });
 }
 
@@ -258,15 +367,14 @@ function spotsOf(told: string): Spot[] {
 
 function editsOf(told: string | null): Edit[] {
   try {
-    const known = new Set(source.value?.about.names);
-    return (readEdits(JSON.parse(told ?? "[]")) ?? []).filter(({ at }) => known.has(at));
+    return readEdits(JSON.parse(told ?? "[]")) ?? [];
   } catch {
     return [];
   }
 }
 
 /** Whether an edit switches something off: zero everywhere. */
-export const isZero = (each: Edit): boolean => each.do === "zero" && each.positions === "all";
+export const isZero = (each: Edit): boolean => each.do === "zero" && each.positions === "all" && !each.columns;
 const zeroes = (each: Edit, at: string, which?: number): boolean => each.at === at && isZero(each) && (which === undefined ? !each.heads : Boolean(each.heads?.includes(which)));
 
 /** Whether a part is switched off. */

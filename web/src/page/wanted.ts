@@ -30,13 +30,14 @@ export const isPooled = (about: About, time: number): boolean =>
 export function wanted(about: About, time: number, at: number, block: number, head: number): string[] {
   const read = [...about.stream, ...about.contributions].map((name) => LENS + name);
   const own = `blocks.${block}.attn.`;
-  const brought = about.served ? about.names.filter((name) => (isLarge(about, time) ? name === `${own}v` : name.endsWith(".attn.v"))).map((name) => BROUGHT + name) : [];
+  const brought = about.served ? about.names.filter((name) => (isLarge(about, time) ? [`${own}v`, `${own}z`].includes(name) : /\.attn\.[vz]$/.test(name))).map((name) => BROUGHT + name) : [];
   if (!isLarge(about, time)) return [...about.names, ...read, ...brought];
   const steps = about.names.filter((name) => STEPS.some((step) => name === own + step));
   const weights = about.names.filter((name) => name.endsWith(".attn.weights"));
   const maps = isPooled(about, time) ? [...weights.flatMap((name) => [POOLED + name, atPosition(MEAN + name, at)]), ...steps.map((name) => ofHead(name, head))] : [...new Set([...weights, ...steps])];
   return [
     ...brought,
+    ...worked(about, own, at, isPooled(about, time) ? servedBy(about, head) : null),
     ...about.stream,
     ...about.contributions.map((name) => atPosition(name, at)),
     ...maps,
@@ -46,6 +47,21 @@ export function wanted(about: About, time: number, at: number, block: number, he
     RATED,
   ];
 }
+
+/** What is asked of a reader beside: its logits, of a large sentence those of one token, and how it rates the others. */
+export const rating = (about: About, time: number, at: number): string[] => (isLarge(about, time) ? [atPosition("logits", at), RATED] : ["logits"]);
+
+/** What the worked attention of a token needs besides maps: its vectors, and all keys and values, or those of one head. */
+function worked({ names }: About, own: string, at: number, served: number | null): string[] {
+  return names.filter((name) => name.startsWith(own.slice(0, -1))).flatMap((name) => {
+    const step = name.slice(own.length - 1);
+    if ([".q", ".q_pre", "_norm"].includes(step) || (step === ".z" && served !== null)) return [atPosition(name, at)];
+    return [".k", ".v", ".z"].includes(step) ? [served === null ? name : ofHead(name, served)] : [];
+  });
+}
+
+/** The head of keys and values that a head reads. */
+export const servedBy = ({ heads, model }: About, head: number): number => Math.floor((head * Number(model.num_kv_heads ?? heads)) / heads);
 
 /** The names that are asked for when nobody types: what the lens reads at the other positions. */
 export const later = (about: About, time: number): string[] => (isNarrow(about, time) ? about.stream.map((name) => READ + name) : []);

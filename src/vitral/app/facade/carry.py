@@ -28,44 +28,54 @@ if TYPE_CHECKING:
 
 @validated
 def bundle(
-    run: RunLike,
+    runs: Annotated[RunLike | Sequence[RunLike], Argument("RUN...", list[Path])],
     out: Annotated[Paths | None, Option("--out or -o")] = None,
     *,
     checkpoint: Which = None,
     corpus: Text | None = None,
     ablations: Annotated[bool | None, Option("--ablations/--no-ablations")] = None,
+    tour: Annotated[Paths | None, Option(metavar="FILE")] = None,
 ) -> "Bundle":
-    """Write a run as one page that computes in any browser.
+    """Write a run, or two side by side, as one page that computes in any browser.
 
     The page carries the model: type a sentence and see every number, without a server or a network. When it is opened,
-    it compares its numbers with those of PyTorch.
+    it compares its numbers with those of PyTorch. Two runs of one tokenizer read the same sentence, token by token.
 
     Args:
-        run: Folder of a run.
+        runs: Folder of a run, or of two.
         out: HTML file to create.  [default: RUN.html, in this folder]
         checkpoint: Checkpoint with the lowest validation loss (best), or the last one.
         corpus: The run's text, if it is no longer where it was: a file, a folder, a name.
         ablations: Measure on the test split what each part is worth.  [default: where it takes a few seconds]
+        tour: TOML file with a tour of your own; see docs/page.md.
 
     Raises:
-        UsageError: not a run, the file exists already, the page would be too large, the model has no graph, or its
-            tokenizer runs in Python only.
+        UsageError: not a run, more than two, two of different tokenizers, the file exists already, the page would be
+            too large, the model has no graph, its tokenizer runs in Python only, or the tour is wrong.
         StorageError: writing to disk failed.
     """
     from vitral.app.results import Bundle
     from vitral.core.files import create_durably, require_free
-    from vitral.page import page_content, page_document
+    from vitral.page import page_document, page_of
+    from vitral.page.said import short_names
+    from vitral.page.tour import stops_of
     from vitral.runs import load_run
 
-    folder = path_of(run)
-    name = folder.resolve().name
-    path = Path(f"{name}.html") if out is None else Path(out)
+    listed = _listed(runs)
+    folders = [path_of(run) for run in listed]
+    places = [folder.resolve() for folder in folders]
+    if not 0 < len({*places}) == len(places) < 3:
+        raise UsageError("bundle: a page shows one run, or two different ones; vitral open RUN... shows many in a list")
+    path = Path(f"{places[0].name}.html") if out is None else Path(out)
     require_free(path, is_in_folder=True)
-    if not isinstance(run, str | Path):
-        checkpoint, corpus = checkpoint or run.which, run.corpus if corpus is None else corpus
-    loaded = load_run(folder, checkpoint or "best")
-    made = page_content(loaded, name, None if corpus is None else str(corpus), ablated=ablations)
-    content = page_document(made).encode()
+    stops = None if tour is None else stops_of(Path(tour))
+    loaded, corpora = {}, [corpus]
+    for name, folder, run in zip(short_names(places), folders, listed, strict=True):
+        which, own = (None, None) if isinstance(run, str | Path) else (run.which, run.corpus)
+        loaded[name] = load_run(folder, checkpoint or which or "best")
+        corpora.append(own)
+    made = page_of(loaded, [str(one) for one in corpora if one is not None], ablated=ablations)
+    content = page_document(made, stops).encode()
     create_durably(path, content)
     return Bundle(path, len(content))
 
@@ -76,6 +86,7 @@ def open_(
     *,
     checkpoint: Which = None,
     corpus: Text | None = None,
+    tour: Annotated[Paths | None, Option(metavar="FILE")] = None,
     port: Annotated[int, Interval(ge=0, le=65535)] = 0,
     browser: Annotated[bool, Option("--no-browser", default=False, read=lambda option, given: not given)] = True,
     announce: Callback | None = None,
@@ -89,23 +100,36 @@ def open_(
         runs: Folders of runs.
         checkpoint: Checkpoint with the lowest validation loss (best), or the last one.
         corpus: The run's text, if it is no longer where it was: a file, a folder, a name.
+        tour: TOML file with a tour of your own; see docs/page.md.
         port: Port of this machine.  [default: a free one]
         browser: Print the address, and open no browser.
         announce: Python only: called with the address, which is printed otherwise.
 
     Raises:
-        UsageError: not a run, the extra `serve` is not installed, or the port is taken.
+        UsageError: not a run, the extra `serve` is not installed, the tour is wrong, or the port is taken.
     """
     from vitral.page.server.serving import serve
+    from vitral.page.tour import stops_of
 
-    listed = [runs] if isinstance(runs, str | Path) or not isinstance(runs, Sequence) else runs
+    listed = _listed(runs)
     if not listed:
         raise UsageError("open_: at least one run is needed")
     where = None if corpus is None else str(corpus)
     folders = [path_of(run) for run in listed]
+    stops = None if tour is None else stops_of(Path(tour))
     serve(
-        folders, checkpoint=checkpoint or "best", corpus=where, port=port, browser=browser, announce=announce or print
+        folders,
+        checkpoint=checkpoint or "best",
+        corpus=where,
+        tour=stops,
+        port=port,
+        browser=browser,
+        announce=announce or print,
     )
+
+
+def _listed(runs: RunLike | Sequence[RunLike]) -> Sequence[RunLike]:
+    return [runs] if isinstance(runs, str | Path) or not isinstance(runs, Sequence) else runs
 
 
 @validated

@@ -125,9 +125,8 @@ def count(
     """
     from vitral.report.model import ModelCount
 
-    chosen = {"corpus": corpus, "vocabulary": vocabulary, "minutes": minutes}
-    reading = of_text(encoding, field, glob)
-    return ModelCount.of(*_configured(start, tokenizer, context, **chosen, settings=[reading, settings]))
+    layers = [of_text(encoding, field, glob), settings]
+    return ModelCount.of(*_configured(start, tokenizer, context, corpus, vocabulary, minutes, layers))
 
 
 @validated
@@ -217,7 +216,7 @@ def doctor(run: Annotated[RunLike | None, Argument("RUN|STUDY", Path)] = None, *
     Raises:
         UsageError: none of them.
     """
-    from vitral.doctor.machine import examine_machine
+    from vitral.doctor import examine_machine
     from vitral.doctor.run import examine_run, repair_run
     from vitral.doctor.study import examine_study, is_study
 

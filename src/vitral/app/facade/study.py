@@ -175,5 +175,11 @@ def compare(
     from vitral.compare.side_by_side import compare
 
     corpora = [corpus, *(None if isinstance(run, str | Path) else run.corpus for run in runs)]
-    how = {"prompt": prompt, "seed": seed, "max_tokens": max_tokens, "losses": losses}
-    return compare(map(path_of, runs), **how, corpora=[one for one in corpora if one is not None])
+    return compare(
+        map(path_of, runs),
+        prompt=prompt,
+        seed=seed,
+        max_tokens=max_tokens,
+        losses=losses,
+        corpora=[one for one in corpora if one is not None],
+    )

@@ -57,6 +57,7 @@ def train(
     dtype: Precision | None = None,
     plan: StepPlan | None = None,
     minutes: float | None = None,
+    film: bool = False,
     threads: Threads | None = None,
     callback: Callback | None = None,
     progress: bool | None = None,
@@ -83,6 +84,7 @@ def train(
         plan: Precision and compilation of the steps; auto times a few steps and takes the fastest.  [default: that of
             the configuration]
         minutes: Train for this many minutes: as many steps as fit.  [default: 2 for a bare text]
+        film: Keep the weights of about a dozen steps, so that the run's page can show how the model learned.
         threads: Threads of the processor.  [default: that of the configuration, OMP_NUM_THREADS, or the faster of 1 and
             all cores]
         callback: Python only: called with every event of training; if it raises, the run is saved first.
@@ -109,7 +111,7 @@ def train(
         of_text(encoding, field, glob, specials, replace),
         settings,
         pinned(tokenizer, context),
-        {"training": given(threads=threads), **given(seed=seed)},
+        {"training": given(threads=threads, film=film or None), **given(seed=seed)},
     ]
     source = None if init_from is None else path_of(init_from)
     with joined():

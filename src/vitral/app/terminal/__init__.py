@@ -17,7 +17,7 @@ from typer.main import get_command, get_command_from_info
 from typer.models import CommandInfo
 
 from vitral.app import session
-from vitral.app.command import Command, callback
+from vitral.app.command import Command, callback, described
 from vitral.app.facade import ask, carry, explain, look, study, train
 from vitral.app.terminal import training, views
 from vitral.app.terminal.help import COMPLETING, Group, LanguageOption, TranslatedCommand, refusal, speaking
@@ -26,7 +26,7 @@ from vitral.app.terminal.training import be_silent, leave
 from vitral.core import interrupts
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _
-from vitral.core.launching import end_with_parent, launched
+from vitral.core.process import end_with_parent, launched
 
 COMMANDS = (
     Command(study.demo, views.show_demo, training.touring, has_parts=False),
@@ -98,6 +98,11 @@ class Commands(Group):
 
     made = _Made({command.name: command for command in COMMANDS})
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List them; none is made for its first sentence."""
+        self.commands = {one.name: TranslatedCommand(one.name, help=described(one.function).text) for one in COMMANDS}
+        super().format_commands(ctx, formatter)
+
 
 app = typer.Typer(
     name="vitral",
@@ -115,7 +120,7 @@ app = typer.Typer(
 def _print_version(is_asked: bool) -> None:
     """One line, without the seconds that an import of PyTorch takes."""
     if is_asked:
-        from vitral.core.versions import versions
+        from vitral.core.machine import versions
 
         say(versions())
         raise typer.Exit
@@ -136,7 +141,7 @@ def _without_command(
         typer.echo(context.get_help())
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Run a command; an error is one line on stderr and an exit code.
 
     0 success, 1 a check found something wrong, 2 invalid input or too little memory, 3 a number in training was not
@@ -146,24 +151,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gc.set_threshold(ALLOCATIONS)
     guard()
     threading.excepthook = _thread_failed
-    _ignore_matplotlib_settings()
+    # Figures need no settings: not the user's, nor those in the current folder, which may be a stranger's.
+    os.environ |= {"MPLBACKEND": "agg", "MATPLOTLIBRC": os.devnull}
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it also warns if it cannot keep its list of fonts
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it reads about every installed package
     if launched():
         end_with_parent(signal.SIGTERM)
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else PyTorch tells the user of lost connections too
     else:  # ranks end together, by their launcher
         interrupts.watch(complain)
-    given = sys.argv[1:] if arguments is None else [*arguments]
-    with speaking(given):
-        code = _run(given)
+    with speaking(sys.argv[1:]):
+        code = _run(sys.argv[1:])
         settle()
     leave(code)
-
-
-def _ignore_matplotlib_settings() -> None:
-    """Figures need no settings: not the user's, nor those in the current folder, which may be a stranger's."""
-    os.environ |= {"MPLBACKEND": "agg", "MATPLOTLIBRC": os.devnull}
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it also warns if it cannot keep its list of fonts
 
 
 def _thread_failed(failed: threading.ExceptHookArgs) -> None:
@@ -172,11 +172,10 @@ def _thread_failed(failed: threading.ExceptHookArgs) -> None:
         show_traceback(failed.exc_value)
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code."""
-    given = sys.argv[1:] if arguments is None else [*arguments]
-    with speaking(given):
-        return _run(given)
+    with speaking(arguments):
+        return _run(arguments)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -229,12 +228,12 @@ def _require_current_folder() -> None:
 
 def _complain_of_usage(error: Any) -> int:
     """Say in one line what the argument parser refuses, and return the exit code."""
-    context, message = getattr(error, "ctx", None), error.format_message()
+    context, message = getattr(error, "ctx", None), refusal(error.format_message())
     if setting := _setting_meant(error, session.given()):
         message = _("{message}; did you mean {setting}?", message=refusal(error.message), setting=setting)
     complain(
         "{message} (see {command} --help)",
-        message=refusal(message),
+        message=message,
         command=context.command_path if context else "vitral",
     )
     return int(getattr(error, "exit_code", 2))

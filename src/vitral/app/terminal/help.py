@@ -155,13 +155,9 @@ def _row(text: str) -> str:
     told, found = _(text), _EXTRA.fullmatch(text)
     if told != text or found is None:
         return told
-    extra = "; ".join(map(_told_extra, found[2].split("; ")))
+    extras = (one.partition(": ") for one in found[2].split("; "))
+    extra = "; ".join(f"{_(name)}{colon}{value}" for name, colon, value in extras)
     return f"{_(found[1])}  [{extra}]" if found[1] else f"[{extra}]"
-
-
-def _told_extra(text: str) -> str:
-    name, colon, value = text.partition(": ")
-    return f"{_(name)}: {value}" if colon else _(text)
 
 
 def refusal(message: str) -> str:

@@ -5,7 +5,6 @@ result on disk goes on, and the rest of its output is dropped. Errors of standar
 """
 
 import io
-import json
 import os
 import re
 import select
@@ -137,6 +136,8 @@ def runnable(line: str) -> str:
 
 def print_json(data: Any) -> None:
     """Print plain data as JSON."""
+    import json
+
     sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=not prints_unicode()) + "\n")
 
 

@@ -13,7 +13,7 @@ from vitral.app import session
 from vitral.app.terminal.streams import complain, output_is_optional, say, say_if_lost, tell
 from vitral.core.errors import Interrupted, UsageError
 from vitral.core.language import N_, _
-from vitral.core.launching import EXIT_CODE, launched
+from vitral.core.process import EXIT_CODE, launched
 from vitral.core.text import visible
 
 if TYPE_CHECKING:
@@ -129,8 +129,7 @@ def training(*, ranks: int | None = None, tensorboard: bool = False, **given: An
     except Interrupted as stopped:
         if stopped.run is None:
             raise
-        place = {"step": stopped.step, "run": stopped.run}
-        tell("stopped at step {step:,}, saved; continue with: vitral resume {run}", **place)
+        tell("stopped at step {step:,}, saved; continue with: vitral resume {run}", step=stopped.step, run=stopped.run)
         raise typer.Exit from None
 
 

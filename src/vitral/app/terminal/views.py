@@ -4,7 +4,6 @@ People read what `print` shows of a result in Python; programs read its plain da
 """
 
 import io
-import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from vitral.app.arguments import Argument, Digits, Form, Format, Numbers, Option, TableFormat, Threads, numbers
 from vitral.app.terminal.streams import complain, print_json, prints_unicode, runnable, say, tell
 from vitral.core.errors import StorageError, UsageError
-from vitral.core.files import require_free
 from vitral.core.language import _, in_language, ngettext
 
 if TYPE_CHECKING:
@@ -70,7 +68,7 @@ def _table(result: Any, *, is_data: bool) -> "Table":
 
             return comparison_data(result) if is_data else comparison_table(result)
         case "StudyPage":
-            return result.comparisons(as_data=is_data)
+            return result.data if is_data else result.shown
         case _:
             return result.data() if is_data and hasattr(result, "data") else result.table()
 
@@ -139,8 +137,14 @@ def show_samples(samples: "Samples", *, stats: bool = False, format: Format = "t
         return
     tokens, way = sum(len(sample.tokens) for sample in samples), samples.way
     how = _("in C ({found})", found=way.found) if way.is_in_c else _("by PyTorch: {found}", found=_(way.found))
-    speed = {"tokens": tokens, "seconds": samples.seconds, "rate": tokens / max(samples.seconds, 1e-9), "how": how}
-    print(_("{tokens:,} tokens in {seconds:.3f} s, {rate:,.0f} tokens/s, {how}", **speed), file=sys.stderr)
+    said = _(
+        "{tokens:,} tokens in {seconds:.3f} s, {rate:,.0f} tokens/s, {how}",
+        tokens=tokens,
+        seconds=samples.seconds,
+        rate=tokens / max(samples.seconds, 1e-9),
+        how=how,
+    )
+    print(said, file=sys.stderr)
 
 
 def show_inspection(
@@ -173,6 +177,8 @@ def into_new_file(
 ) -> Iterator[Mapping[str, Any]]:
     """A file that could not be written, or has the ending of no form, is refused before anything is computed."""
     if out is not None:
+        from vitral.core.files import require_free
+
         require_free(out, is_in_folder=True)
         _form(forms, format, out)
     yield {}
@@ -181,6 +187,8 @@ def into_new_file(
 def _deliver(made: Any, out: Path | None, indent: int | None = None) -> None:
     """Write a text, or plain data, into a new file or on the screen."""
     if not isinstance(made, str):
+        import json
+
         as_ascii = out is None and not prints_unicode()
         made = json.dumps(made, indent=indent, ensure_ascii=as_ascii, allow_nan=False)
     text = made.rstrip("\n") + "\n"
@@ -391,9 +399,12 @@ def show_export(made: "Export", *, format: Format = "text") -> None:
     if proof is None:
         tell("not proved: the export was not opened in the other library")
         return
-    difference = f"{proof.greatest_difference:.1e}"
-    known = {"reader": proof.reader, "difference": difference, "prompts": len(proof.prompts)}
-    tell("proved: {prompts} prompts in {reader}, logits differ by at most {difference}", **known)
+    tell(
+        "proved: {prompts} prompts in {reader}, logits differ by at most {difference}",
+        prompts=len(proof.prompts),
+        reader=proof.reader,
+        difference=f"{proof.greatest_difference:.1e}",
+    )
     if not proof.equal_text:
         tell("the most probable tokens are not everywhere the same: two of them are that close; see PROOF.json")
 

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitral.core.shown import Shown
-from vitral.core.tables import Tabular
+from vitral.core.shown import Shown, Tabular
 from vitral.explanation.checks.diagnosis import Explained
 from vitral.explanation.checks.hypotheses import WORDS
 from vitral.explanation.checks.rounding import RoundingRule, is_softmax

@@ -20,7 +20,7 @@ from vitral.explanation.formulas.notation import Equation, Name, Number, Over, P
 from vitral.explanation.rows import CellNamer, Row, numbers
 from vitral.explanation.sheet import Sheet, SheetQuantity, computed
 from vitral.model import ModelConfig, parameter_table
-from vitral.runs.presets import preset_model
+from vitral.runs.config import preset_model
 
 Shape = tuple[int, ...]
 MOST_NAMES = 10_000

@@ -18,7 +18,7 @@ from vitral.interop.registry import first
 from vitral.interop.rewrites import Weighted, untied, with_biases
 from vitral.interop.rules import Names, Rule, by_names, exported, permuted, projections
 from vitral.interop.targets.gguf_tokens import vocabulary
-from vitral.interop.targets.llama_cpp import opened
+from vitral.interop.targets.llama_cpp import READER, opened
 from vitral.interop.targets.transformers import special_ids
 from vitral.model import ModelConfig
 from vitral.model.positions import frequencies
@@ -26,7 +26,6 @@ from vitral.model.settings import ROTARY
 from vitral.runs import LoadedRun
 
 MODEL, OLLAMA = "model.gguf", "Modelfile"
-READER = "llama.cpp"
 MOST_DIFFERENCE = 0.02
 """Of logits, as a share of the largest: llama.cpp rounds GELU, keys and values to half precision."""
 _USE = (
@@ -147,12 +146,8 @@ FORMS = (
 )
 
 
-def draft(run: LoadedRun, to: str) -> Draft:
+def draft(run: LoadedRun) -> Draft:
     """A run as a GGUF file.
-
-    Args:
-        run: the run.
-        to: "gguf".
 
     Raises:
         UsageError: the package gguf is not installed, or llama.cpp has no such model or tokenizer.
@@ -166,7 +161,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
     }
     front = ("library_name: gguf", "pipeline_tag: text-generation")
     return Draft(
-        to,
+        "gguf",
         files,
         READER,
         ("gguf",),

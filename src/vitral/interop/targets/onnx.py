@@ -272,7 +272,7 @@ All graphs read their weights from `{data}`."""
 _WITHOUT_CACHE = "There is no graph with a cache: this model keeps nothing of earlier tokens."
 
 
-def draft(run: LoadedRun, to: str) -> Draft:
+def draft(run: LoadedRun) -> Draft:
     """A run as ONNX graphs.
 
     Raises:

@@ -78,7 +78,7 @@ class EncoderModel(nn.Module):
         return self.head(self.encoder(stream, mask=later))
 
 
-def draft(run: LoadedRun, to: str) -> Draft:
+def draft(run: LoadedRun) -> Draft:
     """A run as a state dict of torch's own modules.
 
     Raises:
@@ -93,12 +93,9 @@ def draft(run: LoadedRun, to: str) -> Draft:
         WEIGHTS: safetensors.torch.save(weights, {"format": "pt"}),
         **tokenizer_files(run.tokenizer, said.config.context_length),
     }
-    return Draft(NAME, files, "torch.nn", ("tokenizers", "safetensors"), opened, _use())
-
-
-def _use() -> tuple[str, ...]:
-    """The lines of the model card: the very module that the proof opens."""
-    return ("```python", *f"{_IMPORTS}\n\n{inspect.getsource(EncoderModel)}\n\n{_RUN}".splitlines(), "```")
+    # The card has the very module that the proof opens.
+    use = ("```python", *f"{_IMPORTS}\n\n{inspect.getsource(EncoderModel)}\n\n{_RUN}".splitlines(), "```")
+    return Draft(NAME, files, "torch.nn", ("tokenizers", "safetensors"), opened, use)
 
 
 def opened(folder: Path) -> Opened:

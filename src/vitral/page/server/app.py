@@ -4,6 +4,7 @@
     GET  /runs    [{"id", "name"}]
     GET  /words   the page's sentences in other languages
     POST /about   {"run", "whole"}                         what the page says of a run, as JSON
+    POST /relation {"run", "against"}                      how a run differs from another, as JSON
     POST /encode  {"run", "text"}                          its tokens, where only the server has the tokenizer
     POST /trace   {"run", "ids" or "text", "names", ...}   named values as safetensors
     POST /anatomy {"run"}                                  the model's graph without its numbers, as JSON
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 MOST_BODY = 1 << 20
 """Bytes of a request."""
 JSON, BYTES = "application/json", "application/octet-stream"
-ANSWERS = {"about": JSON, "encode": JSON, "anatomy": JSON, "numbers": BYTES}
+ANSWERS = {"about": JSON, "relation": JSON, "encode": JSON, "anatomy": JSON, "numbers": BYTES}
 """Requests that a method of `Runs` answers as a whole, and the media type of its answer."""
 LEFT = 499
 """Status of an answer to nobody."""
@@ -59,10 +60,12 @@ class Server:
         paths: the runs' folders; a request names them by their place.
     """
 
-    def __init__(self, paths: Sequence[Path], checkpoint: str = "best", corpus: str | None = None) -> None:
+    def __init__(
+        self, paths: Sequence[Path], checkpoint: str = "best", corpus: str | None = None, tour: Any = None
+    ) -> None:
         """Serve these runs; `corpus` is where the text of one is, if it is no longer where it was."""
         self.paths, self.checkpoint, self.corpus = list(paths), checkpoint, corpus
-        self.page = served_document()
+        self.page = served_document(tour)
         self.worker = ThreadPoolExecutor(1, "vitral")
         self.slow = ThreadPoolExecutor(1, "vitral-slow")
         self.turn = asyncio.Lock()
@@ -97,7 +100,7 @@ class Server:
     async def answer(self, name: str, request: Request) -> Response:
         """The answer of a method of `Runs`."""
         given = await _json(request)
-        is_slow = name == "anatomy" or (name == "about" and given.get("whole") is True)
+        is_slow = name in ("anatomy", "relation") or (name == "about" and given.get("whole") is True)
         found = await self._called(name, given, self.slow if is_slow else self.worker)
         return Response(found, media_type=ANSWERS[name])
 

@@ -5,8 +5,8 @@
 - `read.NAME`, `read.NAME@7`: the most probable token of these logits and its probability; `logits` can be read too;
 - `pooled.NAME`: a map of attention in `SMALL` rows and columns, the largest number of each patch;
 - `mean.NAME`, `mean.NAME@7`: the mean of the heads' maps;
-- `brought.NAME`: of values (`attn.v`), how long what each token brings through each head is, ‖W_O v‖; NaN where the
-  attention mixes its heads in another way;
+- `brought.NAME`: of values (`attn.v`) and of their sums (`attn.z`), how long what each token brings through each head,
+  or each head adds, is: ‖W_O v‖; NaN where the attention mixes its heads in another way;
 - `rated`: of each token −ln p and its rank after those before it; NaN and 0 for the first.
 """
 
@@ -79,7 +79,7 @@ class Name:
             "value": known,
             "lens": readable,
             "read": [*readable, LOGITS],
-            "brought": [each for each in known if each.endswith(".attn.v")],
+            "brought": [each for each in known if each.endswith((".attn.v", ".attn.z"))],
         }.get(kind) or [each for each in known if _is_map(each)]
         if own not in there:
             raise UsageError("names: no activation is called {name!r}, {hint}", name=own, hint=nearest(own, there))
@@ -155,7 +155,7 @@ def pooled(maps: Float[Tensor, "1 heads time source"]) -> Float[Tensor, "1 heads
 def brought(model: Transformer, name: str, values: Float[Tensor, "1 groups time width"]) -> Tensor:
     """‖W_O v‖ for the part of W_O that each head has, [1, heads, time]; NaN where there is no W_O."""
     heads, (_, groups, time, width) = model.config.num_heads, values.shape
-    mixer = model.state_dict().get(name.removesuffix("v") + "out_proj.weight")
+    mixer = model.state_dict().get(name[:-1] + "out_proj.weight")
     if mixer is None or mixer.dim() != 2 or mixer.shape[1] != heads * width:
         return values.new_full((1, heads, time), torch.nan)
     each = values.repeat_interleave(heads // groups, dim=1)

@@ -16,6 +16,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from vitral.compare.side_by_side import related
 from vitral.core.config import Config, nearest
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.taps import SILENT, InTurn, Tap
@@ -26,6 +27,7 @@ from vitral.inspection.edits import editing_tap, heads_by_name
 from vitral.interop.model_graphs import graph_of_model, lens_graph
 from vitral.model import Transformer
 from vitral.page.content import about_run, computed
+from vitral.page.film import film_steps, told_film
 from vitral.page.of_text import of_text
 from vitral.page.said import in_commands, short_names
 from vitral.page.server.named_values import Name, Reducing, read_off
@@ -33,13 +35,14 @@ from vitral.page.tokens import encoded
 from vitral.runs import LoadedRun, load_run
 from vitral.runs.checkpoint import list_checkpoints, load_checkpoint
 from vitral.runs.loading import load_weights
+from vitral.training.film import load_frame
 
 MOST_ANSWER = 1 << 29
 """Bytes of an answer."""
 MOST_NUMBERS = 1 << 25
 """Numbers of sentences that stay computed."""
-MOST_KEPT = 2
-"""Other checkpoints of a run that stay loaded."""
+MOST_OTHERS, FEWEST_OTHERS = 1 << 28, 2
+"""Bytes of a run's other checkpoints and frames that stay loaded; of large ones, so many stay."""
 MOST_DRAWN = 100_000
 
 
@@ -80,32 +83,42 @@ class AboutAsked(Asked):
     whole: bool = False
 
 
+class RelationAsked(Asked):
+    """A request for how a run differs from another, both by their places in the list."""
+
+    against: Annotated[int, Field(ge=0)]
+
+
 class EncodeAsked(Asked):
     """A request for the tokens of a text, where only the server has the tokenizer."""
 
     text: str
 
 
-class NumbersAsked(Asked):
+class AskedAt(Asked):
+    """A request about the weights after a step: of a checkpoint, or of a frame of the film; the run's own if None."""
+
+    step: Annotated[int, Field(ge=0)] | None = None
+
+
+class NumbersAsked(AskedAt):
     """A request for numbers of the graph's constants: their places by name, counted through all axes; null is all."""
 
     cells: dict[str, Ids | None]
 
 
-class Sentence(Asked):
+class Sentence(AskedAt):
     """A request about a sentence.
 
     Attributes:
         ids: its tokens.
         text: or its text.
         edits: as `vitral.inspection.edit_data` has them.
-        step: of the checkpoint; the run's chosen one if None.
     """
 
     ids: Ids | None = None
     text: str | None = None
     edits: Annotated[tuple[dict[str, Any], ...], Field(strict=False)] = ()
-    step: Annotated[int, Field(ge=0)] | None = None
 
 
 class TraceAsked(Sentence):
@@ -152,6 +165,14 @@ class Runs:
         run = self._run(asked.run)
         return json.dumps(run.whole if asked.whole else run.about, allow_nan=False).encode("ascii")
 
+    def relation(self, given: Mapping[str, Any]) -> bytes:
+        """How a run differs from another, as JSON."""
+        asked = RelationAsked.parse(given, "relation")
+        one, other = self._run(asked.run), self._run(asked.against)
+        found = related(one.run, other.run, [] if self.corpus is None else [self.corpus])
+        named = {"run": one.name, "against": other.name}
+        return json.dumps(named | found, allow_nan=False).encode("ascii")
+
     def encode(self, given: Mapping[str, Any]) -> bytes:
         """The tokens of a text and its characters that have none, as JSON."""
         asked = EncodeAsked.parse(given, "encode")
@@ -164,7 +185,8 @@ class Runs:
     def numbers(self, given: Mapping[str, Any]) -> bytes:
         """Numbers of the graph's constants as safetensors."""
         asked = NumbersAsked.parse(given, "numbers")
-        return self._run(asked.run).anatomy.numbers(asked.cells)
+        run = self._run(asked.run)
+        return run.anatomy.numbers(asked.cells, run.model_at(asked.step).state_dict())
 
     def trace(self, given: Mapping[str, Any]) -> Found:
         """Named values of a sentence."""
@@ -203,6 +225,7 @@ class Opened:
     def about(self) -> dict[str, Any]:
         """What the page says of it at once."""
         about = about_run(self.run, self.name, in_commands(self.path, shared=False), served=True)
+        about |= told_film(self.run, film_steps(self.run))
         try:
             return about | of_text(self.run, self.corpus, whole=False)
         except UsageError:
@@ -255,6 +278,11 @@ class Opened:
         last = max(self._checkpoints(), default=-1)
         return last if last > self.last_listed else None
 
+    @cached_property
+    def film(self) -> dict[int, str]:
+        """The film's frames: their hashes by their steps."""
+        return self.run.sealed.film()
+
     def _checkpoints(self) -> dict[int, Path]:
         """The folders of the run's checkpoints by their steps."""
         try:
@@ -266,7 +294,7 @@ class Opened:
 
     def trace(self, asked: TraceAsked) -> Found:
         """Named values, with edits made on the way."""
-        model, ids = self._model(asked.step), self._ids(asked)
+        model, ids = self.model_at(asked.step), self._ids(asked)
         chosen = model.activation_names if asked.names is None else asked.names
         names = {each: Name.parse(each, len(ids), self.heads, self.readable) for each in chosen}
         numbers = (each.numbers(len(ids), self.widths[each.own], model.vocab_size) for each in names.values())
@@ -284,7 +312,7 @@ class Opened:
 
     def drawn(self, asked: NextAsked) -> Iterator[bytes]:
         """Tokens drawn one after another, each in a frame with the logits that it was drawn from."""
-        model, ids = self._model(asked.step), self._ids(asked, cropped=True)
+        model, ids = self.model_at(asked.step), self._ids(asked, cropped=True)
         if len(asked.numbers) > MOST_DRAWN:
             raise TooMuch("numbers: at most {most:,}", most=MOST_DRAWN)
         settings = {key: value for key, value in (asked.sampling or {}).items() if value is not None}
@@ -356,22 +384,31 @@ class Opened:
             self.kept.popitem(last=False)
         return found
 
-    def _model(self, step: int | None) -> Transformer:
+    def model_at(self, step: int | None) -> Transformer:
+        """The model with the weights after a step; None: of the run's checkpoint."""
         if step is None or step == self.run.step:
             return self.run.model
         if step not in self.others:
-            kept, own = self._checkpoints(), self.run.model
-            if step not in kept:
-                raise NotListed("step: the run has kept the checkpoints {steps}", steps=", ".join(map(str, kept)))
-            checkpoint = load_checkpoint(kept[step], with_optimizer=False)
-            if checkpoint.state.get("run", self.run.sealed.identity.run) != self.run.sealed.identity.run:
-                raise Gone("{path}: another run is in this folder now; start vitral open again", path=self.path)
-            model = Transformer(own.config, own.vocab_size).to(own.token_embedding.weight).eval()
-            load_weights(model, checkpoint.model, str(self.path))
-            self.others[step] = model
-            if len(self.others) > MOST_KEPT:
+            self.others[step] = self._kept(step)
+            size = sum(weight.nbytes for weight in self.run.model.state_dict().values())
+            if len(self.others) > max(FEWEST_OTHERS, MOST_OTHERS // size):
                 self.others.popitem(last=False)
         return self.others[step]
+
+    def _kept(self, step: int) -> Transformer:
+        """The model of another checkpoint, or else of a frame."""
+        kept, own = self._checkpoints(), self.run.model
+        if step not in kept:
+            if step in self.film:
+                return load_frame(self.run.sealed, own, step, self.film)
+            steps = ", ".join(map(str, sorted({*kept, *self.film})))
+            raise NotListed("step: the run has kept the weights of the steps {steps}", steps=steps)
+        checkpoint = load_checkpoint(kept[step], with_optimizer=False)
+        if checkpoint.state.get("run", self.run.sealed.identity.run) != self.run.sealed.identity.run:
+            raise Gone("{path}: another run is in this folder now; start vitral open again", path=self.path)
+        model = Transformer(own.config, own.vocab_size).to(own.token_embedding.weight).eval()
+        load_weights(model, checkpoint.model, str(self.path))
+        return model
 
 
 @dataclass(frozen=True)
@@ -386,8 +423,8 @@ class Anatomy:
     graph: dict[str, Any]
     constants: Mapping[str, Tensor]
 
-    def numbers(self, cells: Mapping[str, Ids | None]) -> bytes:
-        """Some numbers of some constants as safetensors.
+    def numbers(self, cells: Mapping[str, Ids | None], weights: Mapping[str, Tensor]) -> bytes:
+        """Some numbers of some constants as safetensors; of those that are trained, of these weights.
 
         Raises:
             UsageError: there is no such constant or place, or there are too many.
@@ -403,7 +440,7 @@ class Anatomy:
         sizes = (self.constants[name].numel() if places is None else len(places) for name, places in cells.items())
         if 4 * sum(sizes) > MOST_ANSWER:
             raise TooMuch("cells: these numbers have more than {most:,} bytes", most=MOST_ANSWER)
-        flat = {name: self.constants[name].flatten() for name in cells}
+        flat = {name: weights.get(name, self.constants[name]).flatten() for name in cells}
         found = {name: flat[name] if places is None else flat[name][list(places)] for name, places in cells.items()}
         return safetensors.numpy.save({name: _stored(value) for name, value in found.items()})
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from vitral.core.errors import TRACEBACK, StorageError, UsageError, reason
 
@@ -23,6 +24,7 @@ def serve(
     *,
     checkpoint: str = "best",
     corpus: str | None = None,
+    tour: Any = None,
     port: int = 0,
     browser: bool = True,
     token: str | None = None,
@@ -34,6 +36,7 @@ def serve(
         paths: the runs' folders.
         checkpoint: "best" or "last".
         corpus: where the text of a run is, if it is no longer where it was.
+        tour: the stops of the page's tour (`vitral.page.tour`); Vitral's own if None.
         port: 0 takes a free one.
         browser: whether to open the address in the browser.
         token: the secret; drawn if None.
@@ -56,7 +59,7 @@ def serve(
         address = f"http://{HOST}:{port}/#token={token}"
         announce(address)
         with _opened(address) if browser else contextlib.nullcontext():
-            _run(listening, paths, token, checkpoint, corpus)
+            _run(listening, token, paths, checkpoint, corpus, tour)
 
 
 def _listening(port: int) -> socket.socket:
@@ -73,14 +76,14 @@ def _listening(port: int) -> socket.socket:
     return made
 
 
-def _run(listening: socket.socket, paths: Sequence[Path], token: str, checkpoint: str, corpus: str | None) -> None:
+def _run(listening: socket.socket, token: str, *served: Any) -> None:
     from uvicorn.config import Config
     from uvicorn.server import Server as Uvicorn
 
     from vitral.page.server.app import Server
 
     port = listening.getsockname()[1]
-    application = Server(paths, checkpoint, corpus).application(token, [f"{name}:{port}" for name in NAMES])
+    application = Server(*served).application(token, [f"{name}:{port}" for name in NAMES])
     config = Config(
         application,
         loop="asyncio",

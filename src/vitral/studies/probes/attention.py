@@ -13,8 +13,7 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.data import Batches
 from vitral.inspection import KINDS, NAMED_FROM, ablations, attention_sinks, head_patterns, window_targets
-from vitral.inspection.attention import BROAD, LEAST_KEYS
-from vitral.inspection.head_overlap import against_other_seeds, attention_rows, rows_of
+from vitral.inspection.attention import BROAD, LEAST_KEYS, against_other_seeds, attention_rows, rows_of
 from vitral.inspection.relevance import weight_relevance
 from vitral.inspection.targets import next_token_targets
 from vitral.studies.claims import every

@@ -33,7 +33,6 @@ from vitral.studies.probe import (
     View,
     Within,
 )
-from vitral.training import TrainingConfig
 
 # ---------------------------------------------------------------- uses
 
@@ -80,7 +79,7 @@ METHOD = N_(
 def uses(trained: Trained) -> Plain:
     """Leakage, infilling and continuation on the test split; classification of passages of the whole text."""
     run, test = trained.run, trained.test
-    masking = masking_of(TrainingConfig.parse(run.config["training"]).objective, run.tokenizer)
+    masking = masking_of(run.sealed.config.training.objective, run.tokenizer)
     found = capabilities(run.model, run.tokenizer, test, *trained.size(*WINDOWS), masking=masking)
     passages, windows = (dict(zip(SPLITS, trained.size(*each), strict=True)) for each in (PASSAGES, PROBING))
     classes, fresh = classify_passages(run.model, trained.dataset, passages), untrained(run.model, trained.seed)

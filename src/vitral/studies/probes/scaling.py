@@ -16,7 +16,6 @@ from vitral.data.batches import thinned
 from vitral.evaluation import evaluate_split
 from vitral.inspection.text_units import characters_per_token, has_common, known_text, text_contents, text_units
 from vitral.model.counts import parameter_table
-from vitral.runs.config import RunConfig
 from vitral.studies.losses import loss_quantity
 from vitral.studies.probe import (
     LEVEL,
@@ -103,7 +102,7 @@ TOKENS = N_(
 
 def as_a_point(trained: Trained) -> Plain:
     """The run as a point: "size" N, "amount" D, "compute" C in operations, "characters_per_token" of the test split."""
-    dataset, config = trained.dataset, RunConfig.parse(trained.run.config, trained.arm)
+    dataset, config = trained.dataset, trained.run.sealed.config
     vocab_size = dataset.tokenizer.vocab_size
     table = parameter_table(config.model, vocab_size)
     return {
@@ -366,8 +365,7 @@ UNITS = (
 
 def units(trained: Trained) -> Plain:
     """See `text_units`; "tokens" are those of the run's training."""
-    config = RunConfig.parse(trained.run.config)
-    return text_units(config.model, trained.dataset, trained.num_tokens)
+    return text_units(trained.model.config, trained.dataset, trained.num_tokens)
 
 
 def _of_units(result: StudyResult, arms: Arms) -> View:

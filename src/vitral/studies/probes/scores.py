@@ -6,7 +6,7 @@ from typing import Any
 from vitral.core.language import N_, _, listed, number
 from vitral.inspection import attention_saturation, saturation, softmax, untrained
 from vitral.inspection.softmax import FIXED, SURE, change, expected_variance, score_statistics
-from vitral.inspection.windows import scored_windows
+from vitral.inspection.targets import scored_windows
 from vitral.studies.probe import (
     Against,
     ArmMeasures,

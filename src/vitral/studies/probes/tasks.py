@@ -23,9 +23,8 @@ from vitral.inspection import (
     repetition_nats,
     untrained,
 )
-from vitral.inspection.induction import OCCURRENCES, occurrences
-from vitral.inspection.predictors import PREDICTORS
-from vitral.inspection.windows import read_windows, window_starts
+from vitral.inspection.induction import OCCURRENCES, PREDICTORS, occurrences
+from vitral.inspection.targets import read_windows, window_starts
 from vitral.model import Transformer
 from vitral.runs import load_run, trajectory
 from vitral.studies.claims import Read, at, every

@@ -7,12 +7,19 @@ from typing import Any, TypeVar
 
 from vitral.core.language import N_, _
 from vitral.inspection import agreeing_weights, similar_word_scores, untrained, word_measures
-from vitral.inspection.minimal_pairs import CHANCE, ORDER, counted_pairs, item_scores, pair_scores
-from vitral.inspection.word_lists import language_of, word_lists
+from vitral.inspection.minimal_pairs import (
+    CHANCE,
+    ORDER,
+    counted_pairs,
+    item_scores,
+    language_of,
+    pair_scores,
+    word_lists,
+)
 from vitral.inspection.words import LANGUAGE_TOKENS, separations
 from vitral.studies.claims import every
 from vitral.studies.probe import (
-    ENOUGH_SEEDS,
+    LEAST_SEEDS,
     Against,
     ArmMeasures,
     Arms,
@@ -114,7 +121,7 @@ def _meaning(result: StudyResult, arms: Arms) -> View:
             Means([*alike, *fresh, *counted], (RIGHT, *(_preferred(kind, kind) for kind in kinds)), _("Minimal pairs"))
         ]
         drawn += [*alike, *fresh]
-        if len(alike[0].runs) < ENOUGH_SEEDS:
+        if len(alike[0].runs) < LEAST_SEEDS:
             comparisons += by_items(alike[0], [*alike[1:], *fresh, *counted])
             continue
         comparisons += Against((RIGHT, GAIN)).of(result, [*alike, *fresh, *counted])

@@ -96,7 +96,7 @@ export class Steps {
   stepped(id: number, past: number, cache: readonly Tensor[], edits: readonly Edit[]): { logits: Tensor["data"]; cache: Tensor[] } {
     const inputs: Tensors = { [TOKENS]: ids32([id]), [LENGTH]: tensor([1], Float32Array.of(past)) };
     this.before.forEach((name, place) => (inputs[name] = cache[place]));
-    const here = edits.filter((each) => each.positions === "all" || each.positions.includes(past));
+    const here = existing(edits, past + 1).filter((each) => each.positions === "all" || each.positions.includes(past));
     const changes = editing(here.map((each) => ({ ...each, positions: "all" })));
     const made = this.step!.run(inputs, [LOGITS, ...this.after], changes);
     return { logits: made[LOGITS].data, cache: this.after.map((name) => made[name]) };

@@ -62,12 +62,35 @@ export class Program {
 
   /** The values of these names; what none of them needs is not computed. */
   run(inputs: Tensors, names: readonly string[], edits: Edits = {}): Tensors {
+    const wanted = names.filter((name) => name in this.graph.outputs);
+    const values = this.values(inputs, wanted, edits);
+    return Object.fromEntries(wanted.map((name) => [name, this.valueOf(values, name)]));
+  }
+
+  /** Everything that these names need, to read values off and to go on from. */
+  values(inputs: Tensors, names: readonly string[], edits: Edits = {}): Value[] {
     const values = this.known.slice();
     inputsOf(this.graph, inputs).forEach((input, place) => (values[place] = input));
-    const wanted = names.filter((name) => name in this.graph.outputs);
-    const needed = this.needed(wanted);
+    return this.completed(values, names, edits);
+  }
+
+  valueOf(values: readonly Value[], name: string): Tensor {
+    return values[this.graph.outputs[name]] as Tensor;
+  }
+
+  /** What `values` are where one named value is another: what does not depend on it is not computed again. */
+  changed(values: readonly Value[], at: string, to: Tensor, names: readonly string[]): Value[] {
+    const moved = new Set([this.graph.outputs[at]]);
+    this.from.forEach((places, node) => places.some((each) => moved.has(each)) && moved.add(this.first + node));
+    const left = values.map((each, place) => (moved.has(place) ? undefined! : each));
+    left[this.graph.outputs[at]] = to;
+    return this.completed(left, names);
+  }
+
+  private completed(values: Value[], names: readonly string[], edits: Edits = {}): Value[] {
+    const needed = this.needed(names);
     compute(this.graph, values, edits, (place) => needed[place] === 1, this.rule);
-    return Object.fromEntries(wanted.map((name) => [name, values[this.graph.outputs[name]] as Tensor]));
+    return values;
   }
 
   /** A sentence that grows, or a part that is switched, leaves most rows as they were: equal rows have equal results. */

@@ -1,7 +1,8 @@
 // What is going on in the choice: branches that were taken, a text that goes on by itself, beams that grow.
 
-import { batch, signal } from "@preact/signals";
-import { Held, chosen, edits, encoded, held, origin, ownNumber, position, sampling, seed, shown, text } from "../state";
+import { Signal, batch, signal } from "@preact/signals";
+import { chosen, edits, encoded, held, origin, ownNumber, position, sampling, seed, shown, text } from "../state";
+import type { Edit, Source } from "../source";
 import { Hypothesis, ROOT, grow, tokensOf } from "./beam";
 import { uniform } from "./draw";
 import { distribution } from "./filters";
@@ -13,8 +14,10 @@ export interface Made {
 }
 
 /** The sentences before each branch, to go back to. */
-export const branches = signal<{ text: string; chosen: number; held: Held | null }[]>([]);
+export const branches = signal<{ text: string; chosen: number; held: number[] | null }[]>([]);
 export const made = signal<Made[]>([]);
+/** What the reader beside has made of the same sentence and the same numbers. */
+export const others = signal<Made[]>([]);
 export const isRunning = signal(false);
 export const wanted = signal(40);
 /** Every hypothesis that was ever one of the beams, and those that are. */
@@ -41,7 +44,7 @@ export function branch(tokens: readonly number[]): void {
   batch(() => {
     chosen.value = -1;
     ownNumber.value = null;
-    held.value = { text: to, ids: on };
+    held.value = on;
     text.value = to;
   });
   clear();
@@ -72,6 +75,7 @@ export function keepFor(...given: unknown[]): void {
 export function clear(): void {
   run++;
   made.value = [];
+  others.value = [];
   grown.value = [];
   live.value = [ROOT];
   isRunning.value = isSearching.value = false;
@@ -89,26 +93,31 @@ async function guarded(work: () => Promise<void>): Promise<void> {
   }
 }
 
-/** Goes on until so many tokens have been made; it can be stopped, and goes on from where it stopped. */
+/** Goes on until so many tokens have been made, of both readers; it can be stopped, and goes on from where it stopped. */
 export async function generate(count: number): Promise<void> {
   const now = ++run;
-  const [asked, from, start] = [origin.value!, before(), all().length];
+  const second = shown.value?.beside?.from;
   isRunning.value = true;
   await guarded(async () => {
-    const done = made.value.map(({ id }) => id);
-    const numbers = Array.from({ length: Math.max(0, count - done.length) }, (_, turn) =>
-      done.length + turn === 0 ? nextNumber() : numberAt(start + done.length + turn),
-    );
-    const { about } = asked;
-    const draws = { sampling: sampling.value, numbers, prompt: from.length, edits: edits.value };
-    for await (const { id, logits } of asked.next([...from, ...done], draws)) {
-      if (now !== run) return;
-      made.value = [...made.value, { id, probability: distribution(logits, draws.sampling, about.specials)[id] }];
-      await painted();
-      if (now !== run) return;
-    }
+    await Promise.all([goOn(now, count, origin.value!, made, edits.value), ...(second ? [goOn(now, count, second, others, [])] : [])]);
   });
   if (now === run) isRunning.value = false;
+}
+
+/** One reader writes on from where it stopped. */
+async function goOn(now: number, count: number, asked: Source, made: Signal<Made[]>, edits: readonly Edit[]): Promise<void> {
+  const [from, start] = [before(), all().length];
+  const done = made.value.map(({ id }) => id);
+  const numbers = Array.from({ length: Math.max(0, count - done.length) }, (_, turn) =>
+    done.length + turn === 0 ? nextNumber() : numberAt(start + done.length + turn),
+  );
+  const draws = { sampling: sampling.value, numbers, prompt: from.length, edits };
+  for await (const { id, logits } of asked.next([...from, ...done], draws)) {
+    if (now !== run) return;
+    made.value = [...made.value, { id, probability: distribution(logits, draws.sampling, asked.about.specials)[id] }];
+    await painted();
+    if (now !== run) return;
+  }
 }
 
 export function pause(): void {

@@ -1,6 +1,6 @@
 // Bars: hanging under the sentence (surprise, with a line where counting stands), a vector unrolled, and a list with names.
 
-import { css, glassOf, INKS, isClear, Rgb, Theme } from "./colour";
+import { css, glassOf, INKS, isClear, Theme } from "./colour";
 import { centre, Columns, widthOf } from "./columns";
 import { Common, Drawn, useScene } from "./drawn";
 import { lattice } from "./grid";
@@ -8,9 +8,6 @@ import { Numbers, reach, ticks, Written, written } from "./plain";
 import { Scene, Shape } from "./scene";
 import { paneShapes } from "./panes";
 import { theme } from "./theme";
-
-/** The glass of a token as a colour that is seen on the ground by itself. */
-export const glassFill = (token: string, look: Theme): Rgb => glassOf(token, look);
 
 // ------------------------------------------------------------------------------------------------------ under the sentence
 
@@ -21,6 +18,8 @@ export interface HangingProps extends Common {
   values: Numbers;
   /** A line across the bar: what something else says. */
   lines?: Numbers;
+  /** What is as long as the height: the longest bar, if absent. */
+  most?: number;
   height?: number;
   unit: string;
   /** Lines of short texts beneath, one text for each token; the bold ones stand out. */
@@ -29,13 +28,19 @@ export interface HangingProps extends Common {
   number?: Written;
 }
 
+/** How thick the bar of a column is. */
+export const thickness = (columns: Columns, at: number): number => {
+  const w = widthOf(columns, at);
+  return w > 12 ? Math.min(30, w * 0.62) : Math.max(1, w - 0.6);
+};
+
 /** The height of a line of notes. */
 export const NOTE = 22;
 
-export function hangingScene(given: Pick<HangingProps, "tokens" | "columns" | "values" | "lines" | "height" | "unit" | "number" | "notes">, look: Theme): Scene {
+export function hangingScene(given: Pick<HangingProps, "tokens" | "columns" | "values" | "lines" | "most" | "height" | "unit" | "number" | "notes">, look: Theme): Scene {
   const { tokens, columns, values, lines, height = 84, unit, notes = [], number = written } = given;
   const inks = INKS[look];
-  const most = Math.max(reach(values, 0.5), lines ? reach(lines, 0.5) : 0) * 1.02;
+  const most = given.most ?? Math.max(reach(values, 0.5), lines ? reach(lines, 0.5) : 0) * 1.02;
   const down = (value: number) => (Math.max(0, value) / most) * height;
   const right = columns.edges[tokens.length];
   const marks = ticks(most, 3).slice(1);
@@ -46,11 +51,11 @@ export function hangingScene(given: Pick<HangingProps, "tokens" | "columns" | "v
   ]);
   tokens.forEach((token, at) => {
     const w = widthOf(columns, at);
-    const thick = w > 12 ? Math.min(30, w * 0.62) : Math.max(1, w - 0.6);
+    const thick = thickness(columns, at);
     const x = centre(columns, at) - thick / 2;
     if (!Number.isNaN(values[at]) && at < values.length) {
       const tall = Math.max(1.5, down(Math.min(values[at], most)));
-      shapes.push({ kind: "rect", x, y: 0, w: thick, h: tall, fill: css(isClear(token) ? INKS[look].hair : glassFill(token, look)), ...(w > 6 ? { stroke: css(inks.leading), width: 0.75 } : {}) });
+      shapes.push({ kind: "rect", x, y: 0, w: thick, h: tall, fill: css(isClear(token) ? INKS[look].hair : glassOf(token, look)), ...(w > 6 ? { stroke: css(inks.leading), width: 0.75 } : {}) });
     }
     if (lines && !Number.isNaN(lines[at]) && at < lines.length) {
       const y = down(lines[at]);
@@ -70,8 +75,8 @@ export function hangingScene(given: Pick<HangingProps, "tokens" | "columns" | "v
 }
 
 export function Hanging(props: HangingProps) {
-  const { tokens, columns, values, lines, height = 84, unit, number, notes, say } = props;
-  const scene = useScene(() => hangingScene({ tokens, columns, values, lines, height, unit, number, notes }, theme.value), [tokens, columns, values, lines, height, unit, number, notes]);
+  const { tokens, columns, values, lines, most, height = 84, unit, number, notes, say } = props;
+  const scene = useScene(() => hangingScene({ tokens, columns, values, lines, most, height, unit, number, notes }, theme.value), [tokens, columns, values, lines, most, height, unit, number, notes]);
   const cells = lattice({ rows: 1, columns: tokens.length, edges: columns.edges, tall: height, rowName: () => unit, say: ({ column }) => say(column) });
   return <Drawn {...props} scene={scene} lattice={cells} />;
 }
@@ -86,35 +91,39 @@ export interface UnrolledProps extends Common {
   height?: number;
   /** The order of the dimensions; their own if absent. */
   order?: Numbers;
+  /** The number that half the height stands for, where vectors share a scale; the largest if absent. */
+  most?: number;
+  /** Numbers that are drawn faintly behind. */
+  faint?: Numbers;
   name(dimension: number): string;
   number?: Written;
 }
 
 /** Signed bars: colour up for plus, lead down for minus. */
-export function unrolledScene(given: Pick<UnrolledProps, "values" | "token" | "width" | "height" | "order">, look: Theme): Scene {
-  const { values, token, width, height = 64, order } = given;
+export function unrolledScene(given: Pick<UnrolledProps, "values" | "token" | "width" | "height" | "order" | "most" | "faint">, look: Theme): Scene {
+  const { values, token, width, height = 64, order, faint, most = reach(values) } = given;
   const inks = INKS[look];
-  const most = reach(values);
   const wide = width / Math.max(1, values.length);
   const middle = height / 2;
-  const colours: Record<"plus" | "minus", string[]> = { plus: [], minus: [] };
-  for (let at = 0; at < values.length; at++) {
-    const value = values[order ? order[at] : at];
-    const tall = (Math.abs(value) / most) * (middle - 1);
-    const thick = Math.max(0.6, wide - (wide > 3 ? 1 : 0.2));
-    colours[value < 0 ? "minus" : "plus"].push(`M${(at * wide).toFixed(2)} ${middle}h${thick.toFixed(2)}v${(value < 0 ? tall : -tall).toFixed(2)}h${(-thick).toFixed(2)}z`);
-  }
-  const shapes: Shape[] = [
-    { kind: "path", d: colours.plus.join(""), fill: css(glassFill(token, look)) },
-    { kind: "path", d: colours.minus.join(""), fill: css(inks.minus) },
-    { kind: "rect", x: 0, y: middle - 0.5, w: width, h: 1, fill: css(inks.leading) },
-  ];
-  return { width, height, shapes };
+  const bars = (all: Numbers, opacity?: number): Shape[] => {
+    const colours: Record<"plus" | "minus", string[]> = { plus: [], minus: [] };
+    for (let at = 0; at < all.length; at++) {
+      const value = all[order ? order[at] : at];
+      const tall = Math.min(1.2, Math.abs(value) / most) * (middle - 1);
+      const thick = Math.max(0.6, wide - (wide > 3 ? 1 : 0.2));
+      colours[value < 0 ? "minus" : "plus"].push(`M${(at * wide).toFixed(2)} ${middle}h${thick.toFixed(2)}v${(value < 0 ? tall : -tall).toFixed(2)}h${(-thick).toFixed(2)}z`);
+    }
+    return [
+      { kind: "path", d: colours.plus.join(""), fill: css(glassOf(token, look)), opacity },
+      { kind: "path", d: colours.minus.join(""), fill: css(inks.minus), opacity },
+    ];
+  };
+  return { width, height, shapes: [...(faint ? bars(faint, 0.2) : []), ...bars(values), { kind: "rect", x: 0, y: middle - 0.5, w: width, h: 1, fill: css(inks.leading) }] };
 }
 
 export function Unrolled(props: UnrolledProps) {
-  const { values, token, width, height = 64, order, name, number = written } = props;
-  const scene = useScene(() => unrolledScene({ values, token, width, height, order }, theme.value), [values, token, width, height, order]);
+  const { values, token, width, height = 64, order, most, faint, name, number = written } = props;
+  const scene = useScene(() => unrolledScene({ values, token, width, height, order, most, faint }, theme.value), [values, token, width, height, order, most, faint]);
   const edges = Float64Array.from({ length: values.length + 1 }, (_, at) => (at * width) / values.length);
   const own = (column: number) => (order ? order[column] : column);
   const cells = lattice({
@@ -154,7 +163,7 @@ export function barListScene(given: Pick<BarListProps, "rows" | "width" | "most"
     return [
       ...paneShapes({ token: each.token, strength: each.faint ? 0.25 : 1 }, 0, y + 2, wide, TALL - 4, look),
       ...(each.before ? [{ kind: "text", x: start - 14, y: y + 20, text: each.before, size: 13, anchor: "end", fill: css(inks.soft) } as Shape] : []),
-      { kind: "rect", x: start, y: y + 6, w: long, h: TALL - 12, fill: css(glassFill(each.token, look)), stroke: css(inks.leading), width: 0.75, opacity: each.faint ? 0.3 : 1 },
+      { kind: "rect", x: start, y: y + 6, w: long, h: TALL - 12, fill: css(glassOf(each.token, look)), stroke: css(inks.leading), width: 0.75, opacity: each.faint ? 0.3 : 1 },
       { kind: "text", x: start + Math.max(long, each.tick === undefined ? 0 : Math.min(1, Math.abs(each.tick) / most - each.value / most < 0.09 ? each.tick / most : 0) * room) + 8, y: y + 20, text: each.after, size: 13, fill: css(each.faint ? inks.soft : inks.ink) },
       ...(each.tick === undefined || Number.isNaN(each.tick) ? [] : [
         { kind: "rect", x: start + (each.tick / most) * room - 2, y: y + 2, w: 4, h: TALL - 4, fill: css(inks.ground) } as Shape,

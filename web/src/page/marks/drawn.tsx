@@ -63,8 +63,10 @@ export function Drawn({ scene, label, lattice, surface, picked, onPick, onPoint,
 /** A ref to an element whose width is told: now, when it changes, and before it is printed, when no observer is asked. */
 export function useMeasured(tell: (width: number) => void): { current: HTMLDivElement | null } {
   const node = useRef<HTMLDivElement>(null);
+  const told = useRef(tell);
+  told.current = tell;
   useLayoutEffect(() => {
-    const measure = () => tell(Math.floor(node.current!.clientWidth));
+    const measure = () => told.current(Math.floor(node.current!.clientWidth));
     measure();
     const observer = new ResizeObserver(measure);
     observer.observe(node.current!);
@@ -85,5 +87,6 @@ export function useWidth(at = 0): [{ current: HTMLDivElement | null }, number] {
 
 /** A scene made anew only when what it shows, the theme or the language, in which its numbers are written, has changed. */
 export function useScene<T>(make: () => T, given: readonly unknown[]): T {
+  // eslint-disable-next-line react-hooks/exhaustive-deps -- each caller is checked
   return useMemo(make, [...given, theme.value, language.value]);
 }

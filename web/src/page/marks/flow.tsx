@@ -125,7 +125,7 @@ function threads(given: Pick<FlowProps, "tokens" | "columns" | "chosen" | "parts
   return { made, ribbons, lenses, left, right };
 }
 
-export function flowScene(given: FlowProps, look: Theme): Scene {
+export function flowScene(given: Omit<FlowProps, keyof Common | "say">, look: Theme): Scene {
   const { tokens, columns, chosen, rows, parts, order, lane = 104, margin = 104, named } = given;
   const inks = INKS[look];
   const places = flowPlaces(parts, columns, named);
@@ -205,7 +205,7 @@ export function flowScene(given: FlowProps, look: Theme): Scene {
 
 export function Flow(props: FlowProps) {
   const { tokens, columns, chosen, rows, parts, start, order, lane, margin, named, say } = props;
-  const scene = useScene(() => flowScene(props, theme.value), [tokens, columns, chosen, rows, parts, start, order, lane, margin, named]);
+  const scene = useScene(() => flowScene({ tokens, columns, chosen, rows, parts, start, order, lane, margin, named }, theme.value), [tokens, columns, chosen, rows, parts, start, order, lane, margin, named]);
   const places = flowPlaces(parts, columns, named);
   const cells: Lattice = {
     rows: rows.length, columns: tokens.length, rowName: (row) => rows[row].name, say,

@@ -1,6 +1,6 @@
 // One map of who looks at whom: row looks, column is looked at and lends its colour. In the page's grid, or free with zoom and pan.
 
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { css, INKS, Theme, visible } from "./colour";
 import { Columns, widthOf } from "./columns";
 import { Common, Drawn, useScene } from "./drawn";
@@ -86,6 +86,8 @@ export function heatScene(given: InGrid & { width?: number }, shown: Float32Arra
 function useMorph(wanted: Float32Array, tokens: readonly string[], draw: (shown: Float32Array) => void): { current: Float32Array } {
   const shown = useRef(wanted);
   const of = useRef(tokens);
+  const drawing = useRef(draw);
+  drawing.current = draw;
   useLayoutEffect(() => {
     const from = shown.current;
     const isSame = of.current === tokens;
@@ -105,12 +107,12 @@ function useMorph(wanted: Float32Array, tokens: readonly string[], draw: (shown:
         between[at] = end === NONE ? (share < 1 && from[at] !== NONE ? from[at] * (1 - part) : NONE) : start + (end - start) * part;
       }
       shown.current = share < 1 ? between.slice() : wanted;
-      draw(shown.current);
+      drawing.current(shown.current);
       if (share < 1) asked = requestAnimationFrame(frame);
     };
     asked = requestAnimationFrame(frame);
     return () => cancelAnimationFrame(asked);
-  }, [wanted]);
+  }, [wanted, tokens]);
   return shown;
 }
 
@@ -124,11 +126,11 @@ function HeatInGrid(props: HeatProps & { columns: Columns }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const wanted = useScene(() => strengths(values, kind, most), [values, kind, most]);
   const scene = useScene(() => heatScene({ tokens, columns, row, picked, gutter }, wanted, theme.value), [wanted, tokens, columns, row, picked, gutter]);
-  const draw = (shown: Float32Array) => {
+  const draw = useCallback((shown: Float32Array) => {
     if (canvas.current) paintOver(canvas.current, shown === wanted ? scene : heatScene({ tokens, columns, row, picked, gutter }, shown, theme.value));
-  };
+  }, [wanted, scene, tokens, columns, row, picked, gutter]);
   const shown = useMorph(wanted, tokens, draw);
-  useLayoutEffect(() => draw(shown.current), [scene, fineness.value]);
+  useLayoutEffect(() => draw(shown.current), [draw, shown, fineness.value]);
   const cells = lattice({
     rows: tokens.length, columns: tokens.length, edges: columns.edges, left: gutter, tall: rowHeight(columns),
     rowName: (at) => visible(tokens[at]), say, missing: ({ row: time, column }) => !(values[time * tokens.length + column] > -Infinity),
@@ -167,7 +169,7 @@ function HeatFree(props: HeatProps) {
   const rest = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   const small = useRef<HTMLCanvasElement | null>(null);
   const wanted = useScene(() => strengths(values, kind, most), [values, kind, most]);
-  const draw = () => {
+  const draw = useCallback(() => {
     const surface = canvas.current;
     if (!surface || !small.current) return;
     const scale = fineness.value;
@@ -187,15 +189,17 @@ function HeatFree(props: HeatProps) {
       context.lineWidth = 1.5;
       context.strokeRect(x, y + (row * width * zoom) / count, width * zoom, (width * zoom) / count);
     }
-  };
-  const remake = (shown: Float32Array) => {
+  }, [count, width, row]);
+  const remake = useCallback((shown: Float32Array) => {
     small.current = raster(glaze(shown, count, count, tokens, theme.value), count, count, small.current ?? undefined);
+  }, [count, tokens]);
+  const shown = useMorph(wanted, tokens, (now) => {
+    remake(now);
     draw();
-  };
-  const shown = useMorph(wanted, tokens, remake);
-  useLayoutEffect(() => remake(shown.current), [wanted, tokens]);
-  useLayoutEffect(draw, [width, row, fineness.value]);
-  const move = (to: View) => {
+  });
+  useLayoutEffect(() => remake(shown.current), [remake, shown, wanted]);
+  useLayoutEffect(draw, [draw, remake, wanted, fineness.value]);
+  const move = useCallback((to: View) => {
     current.current = held(to, width);
     if (asked.current) return;
     asked.current = requestAnimationFrame(() => {
@@ -205,7 +209,7 @@ function HeatFree(props: HeatProps) {
     // The grid follows when the map stands still.
     clearTimeout(rest.current);
     rest.current = setTimeout(() => setView(current.current), REST);
-  };
+  }, [draw, width]);
   const root = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const node = root.current!;
@@ -217,7 +221,7 @@ function HeatFree(props: HeatProps) {
     };
     node.addEventListener("wheel", wheel, { passive: false });
     return () => node.removeEventListener("wheel", wheel);
-  }, [width]);
+  }, [move, width]);
   const drag = useRef<{ x: number; y: number; from: View } | null>(null);
   useEffect(() => () => clearTimeout(rest.current), []);
   const place = () => ({ ...current.current, cell: (width * current.current.scale) / count });

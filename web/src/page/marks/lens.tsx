@@ -8,11 +8,18 @@ import { paneShapes } from "./panes";
 import { Scene, Shape } from "./scene";
 import { theme } from "./theme";
 
-export interface LensCell { token: string; probability: number; right?: boolean; changed?: boolean }
+export interface LensCell {
+  token: string;
+  probability: number;
+  right?: boolean;
+  changed?: boolean;
+  /** The token in whose glass a number is, which then is written in place of a token. */
+  glass?: string;
+}
 
 export interface LensProps extends Common {
   /** A row for each half-layer. */
-  rows: readonly { name: string; cells: readonly LensCell[]; note?: string }[];
+  rows: readonly { name: string; cells: readonly (LensCell | null)[]; note?: string }[];
   columns: Columns;
   /** What came next, under a line. */
   truth?: readonly string[];
@@ -38,17 +45,19 @@ export function lensScene(given: Pick<LensProps, "rows" | "columns" | "truth" | 
   const above = gutter ? 0 : NAME;
   const inner = tall - above;
   rows.forEach(({ cells }, row) => cells.forEach((cell, column) => {
+    if (!cell) return;
     const w = widthOf(columns, column);
     const gap = w > 12 ? 1.5 : 0;
     const [x, y] = [gutter + columns.edges[column] + gap, row * tall + above + gap];
-    const [glass, ...letters] = paneShapes({ token: cell.token, strength: 0.12 + 0.88 * cell.probability ** 0.8 }, x, y, w - 2 * gap, inner - 2 * gap, look);
-    shapes.push({ ...glass, stroke: undefined } as Shape, ...letters);
+    const [glass, ...letters] = paneShapes({ ...cell, strength: cell.glass ? cell.probability : 0.12 + 0.88 * cell.probability ** 0.8 }, x, y, w - 2 * gap, inner - 2 * gap, look);
+    shapes.push({ ...glass, stroke: cell.glass && css(inks.hair) } as Shape, ...letters);
     if (cell.right && w > 5) outlines.push({ kind: "rect", x: x + 0.75, y: y + 0.75, w: w - 2 * gap - 1.5, h: inner - 2 * gap - 1.5, stroke: css(inks.leading), width: 1.5 });
     if (cell.changed && w > 5) outlines.push({ kind: "path", d: `M${x + w - 2 * gap - 8} ${y}h8v8z`, fill: css(inks.ink) });
   }));
   rows.forEach(({ name, note }, row) => {
     const y = row * tall + tall / 2 + 4.5;
-    const look = { bold: row === rows.length - 1, fill: css(row === rows.length - 1 ? inks.ink : inks.soft) };
+    const isLast = Boolean(truth) && row === rows.length - 1;
+    const look = { bold: isLast, fill: css(isLast ? inks.ink : inks.soft) };
     shapes.push(gutter ? { kind: "text", x: 0, y, text: name, size: 13, ...look } : { kind: "text", x: 0, y: row * tall + 11, text: `${name}   ${note ?? ""}`, size: 11.5, ...look });
     if (margin && note) shapes.push({ kind: "text", x: gutter + columns.edges[count] + 16, y, text: note, size: 13, ...look });
   });
@@ -72,7 +81,7 @@ export function Lens(props: LensProps) {
   const scene = useScene(() => lensScene({ rows, columns, truth, chosen, tall, gutter, margin, after }, theme.value), [rows, columns, truth, chosen, tall, gutter, margin, after]);
   const cells = lattice({
     rows: rows.length, columns: columns.edges.length - 1, edges: columns.edges, left: gutter, tall, rowName: (row) => rows[row].name,
-    say: ({ row, column }) => say(row, column),
+    say: ({ row, column }) => say(row, column), missing: ({ row, column }) => !rows[row].cells[column],
   });
   return <Drawn {...props} scene={scene} lattice={cells} />;
 }

@@ -7,21 +7,27 @@ import { lattice } from "./grid";
 import { Scene, Shape } from "./scene";
 import { theme } from "./theme";
 
-export interface Pane { token: string; strength?: number }
+export interface Pane {
+  token: string;
+  strength?: number;
+  /** The token that lends its glass to what is written, which may be nothing. */
+  glass?: string;
+}
 
 /** A pane as shapes: glass in its leading, the letter in an ink of enough contrast; no letter where none fits. */
 export function paneShapes(given: Pane, x: number, y: number, w: number, h: number, look: Theme): Shape[] {
   const inks = INKS[look];
-  const { fill, ink } = pane(given.token, given.strength ?? 1, look);
-  const letters = visible(given.token);
+  const own = given.glass ?? given.token;
+  const { fill, ink } = pane(own, given.strength ?? 1, look);
+  const letters = given.glass ? given.token : visible(given.token);
   const count = [...letters].length;
   const size = Math.min(h * 0.56, 23, ((w - 2) / (0.62 * count + 0.1)) * 1.02);
-  const clear = isClear(given.token);
+  const clear = isClear(own);
   const shapes: Shape[] = [{
     kind: "rect", x: x + 0.5, y: y + 0.5, w: Math.max(0.5, w - 1), h: h - 1, fill: css(fill),
     ...(w > 6 ? { stroke: css(clear ? inks.hair : inks.leading), width: 1, opacity: 1 } : {}),
   }];
-  if (size >= 8.5) shapes.push({ kind: "text", x: x + w / 2, y: y + h / 2 + size * 0.33, text: letters, fill: css(ink), size, anchor: "middle", face: "serif" });
+  if (letters && size >= 8.5) shapes.push({ kind: "text", x: x + w / 2, y: y + h / 2 + size * 0.33, text: letters, fill: css(ink), size, anchor: "middle", face: "serif" });
   return shapes;
 }
 

@@ -1,6 +1,6 @@
 // All heads at once, each a small map; a row picked out in all of them alike, as fast as a slider moves.
 
-import { useLayoutEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { css, INKS, Theme } from "./colour";
 import { Common, Drawn, useScene } from "./drawn";
 import { glaze, pooled, strengths } from "./glass";
@@ -84,10 +84,12 @@ export function Thumbnails(props: ThumbnailsProps) {
   const over = useRef<HTMLCanvasElement>(null);
   const count = tokens.length;
   const side = Math.min(count, MOST_CELLS);
-  const layout = layOut(maps, width);
+  const layout = useMemo(() => layOut(maps, width), [maps, width]);
+  // By its numbers, so that the same spot is not drawn again.
+  const [pickedRow, pickedColumn] = [picked?.row ?? -1, picked?.column ?? -1];
   // Of a pooled map a column has the glass of its first token.
-  const glass = useScene(() => Array.from({ length: side }, (_, at) => tokens[Math.ceil((at * count) / side)]), [tokens, side]);
-  const small = useScene(() => maps.map((heads) => heads.map((map) => pooled(strengths(map.values, kind), Math.sqrt(map.values.length), side))), [maps, kind, count]);
+  const glass = useScene(() => Array.from({ length: side }, (_, at) => tokens[Math.ceil((at * count) / side)]), [tokens, side, count]);
+  const small = useScene(() => maps.map((heads) => heads.map((map) => pooled(strengths(map.values, kind), Math.sqrt(map.values.length), side))), [maps, kind, side]);
   const height = maps.length * layout.lines * layout.stepY + 6;
   const focus = row === undefined ? undefined : Math.floor((row * side) / Math.max(1, count));
   const scene: Scene = { width, height, shapes: [] };
@@ -120,8 +122,8 @@ export function Thumbnails(props: ThumbnailsProps) {
       if (sheet.current) context.drawImage(sheet.current, 0, (block * heads + head) * side, side, side, x, y, layout.side, layout.side);
     }));
     context.globalAlpha = 1;
-    paintShapes(context, labels(maps, layout, picked, theme.value));
-  }, [small, width, isDim, picked?.row, picked?.column, theme.value, fineness.value, maps, glass]);
+    paintShapes(context, labels(maps, layout, { row: pickedRow, column: pickedColumn }, theme.value));
+  }, [small, side, heads, width, height, layout, isDim, pickedRow, pickedColumn, theme.value, fineness.value, maps, glass]);
   // The row that is picked out, over them: all that is drawn when a slider moves.
   useLayoutEffect(() => {
     const context = cleared(over.current!, width, height, fineness.value);
@@ -131,7 +133,7 @@ export function Thumbnails(props: ThumbnailsProps) {
       const { x, y } = placeOf(layout, { row: block, column: head });
       if (!maps[block][head].off) context.drawImage(sheet.current!, 0, (block * heads + head) * side + focus, side, 1, x, y + focus * tall, layout.side, tall);
     }));
-  }, [small, width, focus, theme.value, fineness.value, maps, glass]);
+  }, [small, side, heads, width, height, layout, focus, theme.value, fineness.value, maps, glass]);
   const cells: Lattice = {
     rows: maps.length, columns: Math.max(0, ...maps.map((each) => each.length)), say, rowName: (block) => maps[block][0]?.name.split(".")[0] ?? "",
     missing: ({ row: block, column }) => !maps[block]?.[column],

@@ -49,6 +49,12 @@ export function walkScene(given: Pick<WalkProps, "terms" | "total" | "width" | "
   const at = (value: number) => left + ((value - low) / (high - low || 1)) * Math.max(10, right - left);
   const glass = (token: string): Rgb => (isClear(token) ? inks.clear : glassOf(token, look));
   const colour = (value: number) => css(value >= 0 ? glass(plus) : minus === undefined ? inks.minus : glass(minus));
+  /** A name at the right of the rail, else at its left, or across it where neither has room. */
+  const beside = (name: string) => {
+    const [wide, rail] = [7.2 * name.length, at(0)];
+    if (rail + 6 + wide > width && rail - 6 >= wide) return { x: rail - 6, anchor: "end" as const };
+    return { x: Math.max(0, Math.min(rail + 6, width - wide)) };
+  };
   const shapes: Shape[] = [];
   let [y, from] = [2, 0];
   const rail: Shape = { kind: "rect", x: at(0) - 0.5, y: 0, w: 1, h: 0, fill: css(inks.leading) };
@@ -63,8 +69,8 @@ export function walkScene(given: Pick<WalkProps, "terms" | "total" | "width" | "
     if (!term.small) {
       shapes.push({ kind: "rect", x: at(to) - 0.5, y: top, w: 1, h: tall, fill: css(inks.leading) });
       shapes.push(gutter ? { kind: "text", x: 0, y: y + 17, text: term.name, size: 13, fill: css(inks.soft) }
-        : { kind: "text", x: at(0) + 6, y: y + 12, text: term.name, size: 13, fill: css(inks.soft) });
-      const backwards = term.value < 0;
+        : { kind: "text", ...beside(term.name), y: y + 12, text: term.name, size: 13, fill: css(inks.soft) });
+      const backwards = term.value < 0 && x - 7 - 7.6 * signed(term.value, number).length >= gutter;
       shapes.push({ kind: "text", x: backwards ? x - 7 : x + w + 7, y: top + 13, text: signed(term.value, number), anchor: backwards ? "end" : "start", size: 13, fill: css(inks.ink) });
     }
     y += tall;

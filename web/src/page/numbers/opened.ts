@@ -2,13 +2,15 @@
 
 import { batch, computed, effect, signal } from "@preact/signals";
 import type { Edit, Source, Values } from "../source";
-import { block, fault, head, origin, position, shown, trail } from "../state";
+import { FEW, block, fault, head, origin, position, shown, terms, trail } from "../state";
 import { largest, row, rowOf } from "../rows";
 import { headOf, isSlow } from "../wanted";
 import { Anatomy, Needed, Opened, Sheet, Spot } from "./opening";
 
 /** Places of the sentence that the pointed number is of. */
-export const marked = signal<readonly number[]>([]);
+const pointed = signal<{ of: Opened | null; places: readonly number[] }>({ of: null, places: [] });
+export const marked = computed(() => (pointed.value.of === current.value ? pointed.value.places : []));
+export const mark = (places: readonly number[]): void => void (pointed.value = { of: current.peek(), places });
 export const anatomy = signal<Anatomy | null>(null);
 /** Why no cell can be opened, if none can: a model without a graph. */
 export const closed = signal("");
@@ -95,9 +97,16 @@ async function bring(needed: Needed, from: Source, { ids, edits }: { ids: number
   }
 }
 
+function follow(to: readonly Spot[]): void {
+  batch(() => {
+    trail.value = to;
+    terms.value = FEW;
+  });
+}
+
 /** Opens a cell of a named value, as the first of a new way. */
 export function open(name: string, index: readonly number[]): void {
-  trail.value = [{ name, index, path: [] }];
+  follow([{ name, index, path: [] }]);
 }
 
 /** Opens a cell from afar: the reader is taken to it. */
@@ -116,12 +125,10 @@ export function goTo(id: string): void {
 
 /** Opens a number of what is open. */
 export function go(spot: Spot): void {
-  trail.value = [...way.value, spot];
-  marked.value = [];
+  follow([...way.value, spot]);
 }
 
 /** Back to a cell on the way: the one before, if none is given. */
 export function back(to = way.value.length - 2): void {
-  if (to >= 0) trail.value = way.value.slice(0, to + 1);
-  marked.value = [];
+  if (to >= 0) follow(way.value.slice(0, to + 1));
 }

@@ -18,7 +18,6 @@ export class Lazy implements Tensor {
 }
 
 type Shape = readonly number[];
-// eslint-disable-next-line @typescript-eslint/no-explicit-any
 type Given = any[];
 
 const folded = ([x, dims, keep = false]: Given): Shape => {

@@ -30,10 +30,10 @@ export function Choice() {
   const { about } = origin.value!;
   const { values, compared } = shown.value!;
   const at = position.value;
-  const logits = rowOf(values, "logits", at);
-  const steps = useMemo(() => filtered(logits, sampling.value, about.specials), [values, at, sampling.value, about]);
+  const logits = useMemo(() => rowOf(values, "logits", at), [values, at]);
+  const steps = useMemo(() => filtered(logits, sampling.value, about.specials), [logits, sampling.value, about]);
   const others = useMemo(() => compared && filtered(rowOf(compared, "logits", at), sampling.value, about.specials), [compared, at, sampling.value, about]);
-  useLayoutEffect(() => keepFor(about.name, text.value, at, edits.value, sampling.value, seed.value, ownNumber.value));
+  useLayoutEffect(() => keepFor(about.name, about.step, text.value, at, edits.value, sampling.value, seed.value, ownNumber.value));
   const last = steps[steps.length - 1];
   const u = nextNumber();
   const drawn = choose(last.probabilities, u);
@@ -91,25 +91,25 @@ export function Choice() {
             number={number}
           />
         </div>
-      </Figure>
-      <p class="controls">
-        <button class="button" onClick={() => branch([drawn])}>
-          {rich("write {token}", { token: <Token id={drawn} /> })}
-        </button>
-        <label>
-          {t("seed")}{" "}
-          <input type="number" min="0" max={MOST_SEED} step="1" value={seed.value} onChange={(event) => {
-            const given = Number(event.currentTarget.value);
-            if (Number.isInteger(given) && given >= 0 && given <= MOST_SEED) [seed.value, ownNumber.value] = [given, null];
-            else event.currentTarget.value = String(seed.value);
-          }} />
-        </label>
-        {ownNumber.value !== null && (
-          <button class="button" onClick={() => (ownNumber.value = null)}>
-            {t("the seed's number again")}
+        <p class="controls">
+          <button class="button" onClick={() => branch([drawn])}>
+            {rich("write {token}", { token: <Token id={drawn} /> })}
           </button>
-        )}
-      </p>
+          <label>
+            {t("seed")}{" "}
+            <input type="number" min="0" max={MOST_SEED} step="1" value={seed.value} onChange={(event) => {
+              const given = event.currentTarget.valueAsNumber;
+              if (Number.isInteger(given) && given >= 0 && given <= MOST_SEED) [seed.value, ownNumber.value] = [given, null];
+              event.currentTarget.value = String(seed.value);
+            }} />
+          </label>
+          {ownNumber.value !== null && (
+            <button class="button" onClick={() => (ownNumber.value = null)}>
+              {t("the seed's number again")}
+            </button>
+          )}
+        </p>
+      </Figure>
       <GoingOn />
       <Ahead />
     </section>

@@ -1,8 +1,9 @@
 // What stands between the page and its server, where there is one: said as long as it lasts.
 
-import { effect } from "@preact/signals";
+import { batch, computed, effect } from "@preact/signals";
 import { Line, Listed, Served, connection, newer, tokenIn } from "../served";
-import { fault, origin, run, source, take } from "../state";
+import { beside, fault, origin, other, relation, run, second, shown, source } from "../state";
+import type { Relation } from "../source";
 import { Words, learn, number, t } from "../words";
 import { Group } from "./Group";
 
@@ -35,7 +36,11 @@ async function change(to: number): Promise<void> {
   try {
     const opened = await Served.open(line!, to);
     if (own !== changes) return;
-    take(opened);
+    const before = source.value;
+    batch(() => {
+      source.value = opened;
+      beside.value = before instanceof Served && before.run === accompanying() ? before : null; // when the two change places
+    });
   } catch (error) {
     if (own === changes) fault.value = error instanceof Error ? error.message : String(error);
     return;
@@ -52,12 +57,46 @@ effect(() => {
   fault.value = "";
 });
 
+/** The run that is open, with its own weights, whatever frame of its film is shown. */
+const trained = (): Served | null => (source.value instanceof Served ? (source.value.trained ?? source.value) : null);
+
+/** The place of the run that reads beside: the one that was chosen, or the other one of two. */
+function accompanying(): number | null {
+  const named = other.value < 0 && listed.length === 2 ? 1 - run.value : other.value;
+  return named !== run.value && listed.some(({ id }) => id === named) ? named : null;
+}
+
+let pairs = 0;
+/** What is known of two runs, in either order: it takes the server seconds. */
+const relations = new Map<string, Promise<Relation | null>>();
+
+/** Opens the reader beside, and has what is known of the two; a run that is not there, or of other tokens, is no reader. */
+async function accompany(): Promise<void> {
+  const [own, to, from] = [++pairs, accompanying(), source.peek()];
+  if (!(from instanceof Served)) return;
+  if (to === null) return void (beside.value = null);
+  const known = beside.peek();
+  const found = known instanceof Served && known.run === to ? known : await Served.open(line!, to).catch(() => null);
+  if (own !== pairs) return;
+  beside.value = found;
+  if (!found || !second.value) return;
+  const key = [from.run, found.run].sort().join();
+  if (!relations.has(key)) relations.set(key, from.relation(found).catch(() => null));
+  const differs = await relations.get(key)!;
+  if (own === pairs) relation.value = differs;
+}
+
+/** The first reader does not wait for the second. */
+const isDrawn = computed(() => shown.value !== null);
+effect(() => {
+  if (isDrawn.value && source.value instanceof Served && source.value.run === run.value) void accompany();
+});
+
 /** Has the rest of what the page says of its run, when the server has it; without it the page is whole as well. */
 export async function complete(): Promise<void> {
-  const from = source.value;
-  if (!(from instanceof Served)) return;
-  const whole = await from.whole().catch(() => null);
-  if (whole !== null && source.value === from) source.value = whole;
+  const from = trained();
+  const whole = await from?.whole().catch(() => null);
+  if (whole && trained() === from) source.value = await whole.at((source.value as Served).trained ? source.value!.about.step : null);
 }
 
 /** The runs to choose from, and what is wrong with the connection. */
@@ -74,12 +113,22 @@ export function Connection() {
             ))}
             {origin.value instanceof Served && origin.value.run !== run.value && <span role="status">{t("The model is being loaded …")}</span>}
           </Group>
+          {listed.length > 2 && (
+            <label>
+              {t("beside it")}{" "}
+              <select value={accompanying() ?? -1} onChange={(event) => (other.value = Number(event.currentTarget.value))}>
+                <option value={-1}>{t("none")}</option>
+                {listed.filter(({ id }) => id !== run.value).map(({ id, name }) => <option value={id}>{name}</option>)}
+              </select>{" "}
+              {beside.value && !second.value && <span role="status">{t("It has another tokenizer, so it cannot read the same sentence.")}</span>}
+            </label>
+          )}
         </nav>
       )}
       <Trouble />
-      {newer.value !== null && (
+      {newer.value?.run === run.value && (
         <p class="connection" role="status">
-          {t("The run has been trained on: there is a checkpoint of step {step}.", { step: number(newer.value, 0) })}{" "}
+          {t("The run has been trained on: there is a checkpoint of step {step}.", { step: number(newer.value.step, 0) })}{" "}
           <button onClick={() => void change(run.value)}>{t("open it")}</button>
         </p>
       )}

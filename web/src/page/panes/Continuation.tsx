@@ -11,7 +11,7 @@ import { Group } from "./Group";
 import { gutter, width } from "./layout";
 
 /** A token as a pane of glass, as strong as its probability. */
-function Piece({ id, strength = 1 }: { id: number; strength?: number }) {
+export function Piece({ id, strength = 1 }: { id: number; strength?: number }) {
   const token = origin.value!.about.tokens[id];
   const { fill, ink } = glass(token, strength);
   return (
@@ -22,7 +22,7 @@ function Piece({ id, strength = 1 }: { id: number; strength?: number }) {
 }
 
 /** The least strength with which a token is still seen as one. */
-const FAINT = 0.12;
+export const FAINT = 0.12;
 const LENGTHS = [20, 40, 100, 200];
 
 export function GoingOn() {

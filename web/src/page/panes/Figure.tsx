@@ -18,16 +18,32 @@ interface Props {
   /** The command and the Python line that make the same numbers. */
   command?: string;
   python?: string;
+  /** Its numbers as a table. */
+  csv?: () => string;
   children: ComponentChildren;
 }
 
 /** Letters of a line of code that are shown. */
 const MOST_SHOWN = 400;
 
+/** A word or a bar that a figure has as HTML, as it looks. */
+function sceneOfWord(node: HTMLElement): Scene {
+  const { left, width, height } = node.getBoundingClientRect();
+  const range = document.createRange();
+  range.selectNodeContents(node);
+  const words = range.getBoundingClientRect();
+  const { color, fontSize, backgroundColor } = getComputedStyle(node);
+  const size = parseFloat(fontSize);
+  const word = { kind: "text", x: words.left - left + words.width / 2, y: height / 2 + size * 0.35, text: node.textContent ?? "", size, anchor: "middle", fill: color } as const;
+  return { width, height, shapes: /, 0\)$/.test(backgroundColor) ? [word] : [{ kind: "rect", x: 0, y: 0, w: width, h: height, fill: backgroundColor }, word] };
+}
+
 /** The scenes of a figure's marks, at their places in it. */
 function sceneOf(figure: HTMLElement): Scene {
   const marks = [...figure.querySelectorAll<HTMLElement>(".mark")].filter((node) => scenes.has(node));
   const placed = marks.map((node) => ({ scene: scenes.get(node)!, box: node.getBoundingClientRect() }));
+  const words = [...figure.querySelectorAll<HTMLElement>("[data-drawn] *")].filter((node) => !node.childElementCount && !node.closest(".mark, .remark"));
+  placed.push(...words.map((node) => ({ scene: sceneOfWord(node), box: node.getBoundingClientRect() })));
   const left = Math.min(...placed.map(({ box }) => box.left));
   const top = Math.min(...placed.map(({ box }) => box.top));
   return together(placed.map(({ scene, box }) => ({ scene, x: box.left - left + 12, y: box.top - top + 12 })));
@@ -44,8 +60,11 @@ function save(blob: Blob, name: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-export function Figure({ id, label, caption, command, python, children }: Props) {
+export function Figure({ id, label, caption, csv, children, ...given }: Props) {
   const node = useRef<HTMLElement>(null);
+  const { step, trained } = origin.value!.about;
+  // Commands have the trained model's weights.
+  const { command, python } = trained === undefined ? given : { command: undefined, python: given.python && `run = run.at(${step}); ${given.python}` };
   if (figure.value && figure.value !== id) return null;
   return (
     <figure id={`figure-${id}`} aria-label={label} ref={node}>
@@ -53,13 +72,13 @@ export function Figure({ id, label, caption, command, python, children }: Props)
       {caption && <figcaption>{caption}</figcaption>}
       <div class="foot">
         {python && <p class="receipt">{abridged(python)}</p>}
-        <Menu id={id} label={label} command={command} python={python} scene={() => sceneOf(node.current!)} />
+        <Menu id={id} label={label} command={command} python={python} csv={csv} scene={() => sceneOf(node.current!)} />
       </div>
     </figure>
   );
 }
 
-function Menu({ id, label, command, python, scene }: Pick<Props, "id" | "label" | "command" | "python"> & { scene(): Scene }) {
+function Menu({ id, label, command, python, csv, scene }: Pick<Props, "id" | "label" | "command" | "python" | "csv"> & { scene(): Scene }) {
   const [said, setSaid] = useState("");
   const details = useRef<HTMLDetailsElement>(null);
   const done = (what: string) => {
@@ -86,6 +105,7 @@ function Menu({ id, label, command, python, scene }: Pick<Props, "id" | "label" 
       <span role="status">{said}</span>
       <details ref={details} onKeyDown={(event) => {
         if (event.key !== "Escape" || !details.current?.open) return;
+        event.preventDefault();
         details.current.open = false;
         details.current.querySelector("summary")?.focus();
       }}>
@@ -93,6 +113,7 @@ function Menu({ id, label, command, python, scene }: Pick<Props, "id" | "label" 
         <ul>
           <li><button onClick={() => { save(new Blob([toSVG(scene(), label, theme.value)], { type: "image/svg+xml" }), `${name}.svg`); done(t("Saved.")); }}>{t("Save as SVG")}</button></li>
           <li><button onClick={() => void toPNG(scene(), theme.value).then((blob) => { save(blob, `${name}.png`); done(t("Saved.")); })}>{t("Save as PNG")}</button></li>
+          {csv && <li><button onClick={() => { save(new Blob([csv()], { type: "text/csv" }), `${name}.csv`); done(t("Saved.")); }}>{t("Save as CSV")}</button></li>}
           {command && <li><button onClick={() => void copy(command)}>{t("Copy the command")}</button></li>}
           {python && <li><button onClick={() => void copy(`import vitral; run = vitral.load(${pythonic(about.run ?? about.name)}); ${python}`)}>{t("Copy the Python line")}</button></li>}
           <li><button onClick={() => void copy(address())}>{t("Copy the address of this figure alone")}</button></li>

@@ -1,12 +1,12 @@
 // All heads as thumbnails, one of them large at any step of attention; the picked row as arcs over the sentence.
 
-import { useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useState } from "preact/hooks";
 import { brought, byLength, differences, headMap } from "../compute/readings";
 import { Arcs } from "../marks/arcs";
 import { visible } from "../marks/colour";
 import { Heat } from "../marks/heat";
 import { Thumbnail, Thumbnails } from "../marks/thumbnails";
-import { STEPS, Step, block, chosen, guessing, head, isOff, origin, position, shown, step, text, toggle, trail } from "../state";
+import { STEPS, Step, block, chosen, guessing, head, isOff, looks, origin, position, shown, step, text, toggle, trail } from "../state";
 import { anatomy, current, go, goTo, open } from "../numbers/opened";
 import { isMap } from "../numbers/saying";
 import { digitsOf, leaves } from "../numbers/telling";
@@ -46,8 +46,8 @@ const LEAST_TOLD = 0.005;
 export function Heads() {
   const { about } = origin.value!;
   const { ids, values, compared, edits } = shown.value!;
-  const small = (layer: number) => values[`${POOLED}blocks.${layer}.attn.weights`];
-  const layers = useMemo(() => Array.from({ length: about.layers }, (_, layer) => layer).filter((layer) => values[`blocks.${layer}.attn.weights`] ?? small(layer)), [about, values]);
+  const small = useCallback((layer: number) => values[`${POOLED}blocks.${layer}.attn.weights`], [values]);
+  const layers = useMemo(() => Array.from({ length: about.layers }, (_, layer) => layer).filter((layer) => values[`blocks.${layer}.attn.weights`] ?? small(layer)), [about, values, small]);
   const at = position.value;
   const count = ids.length;
   let [which, layer] = [head.value, layers.includes(block.value) ? block.value : (layers[0] ?? 0)];
@@ -58,9 +58,8 @@ export function Heads() {
   const maps = useMemo(() => layers.map((each) => Array.from({ length: about.heads }, (_, head) => ({
     values: small(each) ? headMap(small(each), true, undefined, head) : headMap(values[`blocks.${each}.attn.weights`], true, values[`blocks.${each}.attn.masked`], head),
     name: `${each}.${head}`, kind: kindOf(about.kinds?.[each]?.[head]), off: isOff(`blocks.${each}.attn.z`, head) || isOff(`blocks.${each}.attn.out`),
-  }))), [values, edits, language.value]);
-  const [change, setChange] = useState(false);
-  const [isByLength, setByLength] = useState(false);
+  }))), [about, layers, small, values, edits, language.value]);
+  const [change, isByLength] = [looks.change.value, looks.length.value];
   const [guess, setGuess] = useState<"off" | "asked" | number>("off");
   useEffect(() => setGuess((now) => (typeof now === "number" ? "off" : now)), [text.value, at, which, layer]);
   useLayoutEffect(() => {
@@ -69,16 +68,16 @@ export function Heads() {
   }, [guess]);
   // Of a block that was just chosen only the weights may be here.
   const now = headOf(values, `${base}.${step.value}`, which) ? step.value : "weights";
-  const mapOf = (from: Values, name: (typeof STEPS)[number]) => {
+  const mapOf = useCallback((from: Values, name: (typeof STEPS)[number]) => {
     const [own, masked] = [headOf(from, `${base}.${name}`, which), headOf(from, `${base}.masked`, which)];
     return own && headMap(own[0], name === "weights", name === "weights" ? masked?.[0] : undefined, own[1]);
-  };
+  }, [base, which]);
   const hasChange = change && compared !== null;
   const map = useMemo(() => {
     const [own, old] = [mapOf(values, now), hasChange && mapOf(compared!, now)];
     return own && old ? differences(own, old) : own;
-  }, [values, base, which, now, hasChange, compared]);
-  const weights = useMemo(() => (small(layer) ? mapOf(values, "weights") : maps[layers.indexOf(layer)]?.[which]?.values), [maps, base, which]);
+  }, [mapOf, values, now, hasChange, compared]);
+  const weights = useMemo(() => (small(layer) ? mapOf(values, "weights") : maps[layers.indexOf(layer)]?.[which]?.values), [small, mapOf, values, maps, layers, layer, which]);
   if (!map || !weights) {
     return (
       <section aria-labelledby="heads">
@@ -110,7 +109,7 @@ export function Heads() {
           <h2 id="heads">{t("A head decides who looks at whom.")}</h2>
           {hidden ? <p>{rich("Head {head} reads {token}. Which token will it look at? Choose it in the row of arcs.", { head: <b>{`${layer}.${which}`}</b>, token: <Token id={ids[at]} /> })}</p> : (
             <p>
-              {typeof guess === "number" && <>{rich(guess === ranked[0] ? "Right: {token}." : "You said {token}: {weight}.", { token: <Token id={ids[guess]} />, weight: <Live value={seen[guess] || 0} token={tokens.value[guess]} /> })}{" "}</>}
+              {typeof guess === "number" && <span class="game">{rich(guess === ranked[0] ? "Right: {token}." : "You said {token}: {weight}.", { token: <Token id={ids[guess]} />, weight: <Live value={seen[guess] || 0} token={tokens.value[guess]} /> })}{" "}</span>}
               {ranked.length > 1
                 ? rich(ranked.length > 2 && seen[ranked[1]] >= LEAST_TOLD ? N("In head {head} the token {token} looks at {first} with {most}, at {second} with {next}, all others together {rest}.") : N("In head {head} the token {token} looks at {first} with {most}, all others together {rest}."), {
                   head: <b>{`${layer}.${which}`}</b>, token: <Token id={ids[at]} />, first: <Token id={ids[ranked[0]]} />, most: <Live value={seen[ranked[0]]} token={tokens.value[ranked[0]]} />,
@@ -141,7 +140,7 @@ export function Heads() {
             say={(source) => (hidden ? token(source) : `${token(at)} → ${token(source)}: ${Number.isNaN(seen[source]) ? "–" : number(arcs[at * count + source], 3)}`)} />
           {lengths && !hidden && (
             <p class="steps">
-              <button class="said" aria-pressed={isByLength} onClick={() => setByLength(!isByLength)}>{t("weight × length of the value")}</button>
+              <button class="said" aria-pressed={isByLength} onClick={() => (looks.length.value = !isByLength)}>{t("weight × length of the value")}</button>
               {isByLength && <em>{t("A weight times ‖v W‖, the length of what that token brings, as a share of the row: a large weight on a short value moves little.")}</em>}
             </p>
           )}
@@ -154,7 +153,7 @@ export function Heads() {
                 <button aria-pressed={each === step.value} onClick={() => (step.value = each)}>{t(STEP_NAMES[each])}</button>
               </>
             ))}
-            {compared && <button aria-pressed={change} onClick={() => setChange(!change)}>{t("change")}</button>}
+            {compared && <button aria-pressed={change} onClick={() => (looks.change.value = !change)}>{t("change")}</button>}
             <em>{hasChange ? t("now less before") : t(STEP_SENTENCES[step.value])}</em>
           </Group>
         </Line>
@@ -218,11 +217,11 @@ function Pair({ base, which, row, column, beside }: { base: string; which: numbe
   );
 }
 
-/** How long what each token brings is, where the server knows it or the page has the weights that mix the heads. */
-function lengthsOf(values: Values, base: string, which: number): ArrayLike<number> | null {
-  const told = values[`${BROUGHT}${base}.v`];
+/** How long what each token brings is, or with z what the head adds, where the server knows it or the page has the weights that mix the heads. */
+export function lengthsOf(values: Values, base: string, which: number, step = "v"): ArrayLike<number> | null {
+  const told = values[`${BROUGHT}${base}.${step}`];
   if (told) return told.data[0] >= 0 ? row(told, 0, which) : null;
-  const [v, mixer] = [values[`${base}.v`], anatomy.value?.constants[`${base}.out_proj.weight`]];
+  const [v, mixer] = [values[`${base}.${step}`], anatomy.value?.constants[`${base}.out_proj.weight`]];
   return v && mixer && !(mixer instanceof Remote) ? brought(v, mixer, which) : null;
 }
 
@@ -232,7 +231,8 @@ interface All { maps: Thumbnail[][]; layers: number[]; picked: { row: number; co
 function AllHeads({ maps, layers, picked }: All) {
   const [at, setAt] = useState<number | null>(null);
   const count = tokens.value.length;
-  const own = at === null || at >= count ? null : at;
+  // While the slider is drawn, its row; then that of the token that it has chosen.
+  const own = looks.row.value ? Math.min(at ?? position.value, count - 1) : null;
   const shownAt = own ?? position.value;
   return (
     <>
@@ -244,9 +244,9 @@ function AllHeads({ maps, layers, picked }: All) {
           <label>
             {t("who looks:")} <b>{visible(tokens.value[shownAt])}</b>{" "}
             <input type="range" min={0} max={count - 1} value={shownAt} aria-valuetext={t("{token}, position {position}", { token: visible(tokens.value[shownAt]), position: shownAt })}
-              onInput={(event) => setAt(Number(event.currentTarget.value))} onChange={(event) => (chosen.value = Number(event.currentTarget.value))} />
+              onInput={(event) => { looks.row.value = true; setAt(Number(event.currentTarget.value)); }} onChange={(event) => { chosen.value = Number(event.currentTarget.value); setAt(null); }} />
           </label>{" "}
-          {own !== null && <button class="said" onClick={() => setAt(null)}>{t("all rows")}</button>}
+          {own !== null && <button class="said" onClick={() => (looks.row.value = false)}>{t("all rows")}</button>}
         </p>
       )}
     </>

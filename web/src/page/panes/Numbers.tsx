@@ -1,23 +1,21 @@
 // A number, opened: the equation that made it, its terms as a walk, and each of them to be opened in turn.
 
-import { signal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { Expression, inner, worth } from "../../arithmetic";
 import { Walk } from "../marks/walk";
 import { visible } from "../marks/colour";
-import { back, closed, current, go, isWaiting, marked, open as begin, otherwise, way } from "../numbers/opened";
+import { back, closed, current, go, isWaiting, mark as markAt, open as begin, otherwise, way } from "../numbers/opened";
 import { Opened, Spot, Way, leads, openable } from "../numbers/opening";
 import { about, blockOf, cellName, commandOf, isMap, positionsOf, pythonOf, ruleOf } from "../numbers/saying";
 import { Piece, besides, bySize, digitsOf, equation, leaves, mainSum, together } from "../numbers/telling";
-import { position } from "../state";
+import { looks, position, terms as few } from "../state";
 import { language, number, plural, t } from "../words";
 import { Figure, abridged } from "./Figure";
 import { Group } from "./Group";
 import { gutter, tokens, width } from "./layout";
 
-/** Terms that a walk shows at first, and how many times more each time. */
-const [FEW, TIMES] = [8, 4];
-const inOrder = signal(false);
+/** How many times more terms a walk shows each time. */
+const TIMES = 4;
 const LONGEST_NAME = 46;
 
 const comma = () => language.value === "pt";
@@ -69,7 +67,7 @@ function target(spot: Spot, expression: Expression, path: number[]): Spot | null
 
 const mark = (expression: Expression | null) => {
   const places = expression ? openable(expression).flatMap(({ expression: each }) => (each.kind === "cell" ? positionsOf(each.name, each.index) : [])) : [];
-  marked.value = [...new Set(places)].slice(0, 64);
+  markAt([...new Set(places)].slice(0, 64));
 };
 
 export function Numbers() {
@@ -167,16 +165,16 @@ export function Equation({ opened, digits, open }: { opened: Opened; digits: num
 
 function Terms({ opened, digits, open }: { opened: Opened; digits: number; open(spot: Spot | null): void }) {
   const { expression, spot, value } = opened;
-  const few = useMemo(() => signal(FEW), [spot]);
   const sum = useMemo(() => expression && mainSum(expression), [expression]);
   const others = useMemo(() => (expression ? besides(expression, sum?.path ?? null) : []), [expression, sum]);
   const block = blockOf(spot.name);
-  const terms = sum?.terms ?? [];
-  const order = useMemo(() => bySize(terms), [sum]);
+  const terms = useMemo(() => sum?.terms ?? [], [sum]);
+  const order = useMemo(() => bySize(terms), [terms]);
   const most = few.value;
-  const cut = terms.length > most + 1 ? order.slice(0, most) : order;
-  const places = inOrder.value ? [...cut].sort((one, other) => one - other) : cut;
-  const rest = terms.filter((_, place) => !cut.includes(place));
+  const inOrder = looks.order;
+  const cut = useMemo(() => (terms.length > most + 1 ? order.slice(0, most) : order), [terms, order, most]);
+  const places = useMemo(() => (inOrder.value ? [...cut].sort((one, other) => one - other) : cut), [inOrder.value, cut]);
+  const rest = useMemo(() => terms.filter((_, place) => !cut.includes(place)), [terms, cut]);
   const total = together(terms);
   // The terms of a softmax are shares of their sum: e to the power of a score says nothing by itself.
   const isShares = spot.name.endsWith(".weights") && !spot.path.length && terms.length > 0;
@@ -184,7 +182,7 @@ function Terms({ opened, digits, open }: { opened: Opened; digits: number; open(
   const rows = useMemo(() => [
     ...places.map((place) => ({ name: shortened(named(terms[place], block, digits)) + lookedAt(terms[place]), value: worth(terms[place]) / unit, opens: openable(terms[place]).length > 0 })),
     ...(rest.length ? [{ name: plural(rest.length, "{n} more term", "{n} more terms"), value: together(rest) / unit, opens: true }] : []),
-  ], [sum, most, inOrder.value, digits, language.value]);
+  ], [places, terms, block, digits, unit, rest, language.value]);
   const token = tokens.value[position.value] ?? "";
   const pick = (line: number) => (line < places.length ? open(target(spot, terms[places[line]], [...sum!.path, places[line]])) : (few.value *= TIMES));
   const say = (line: number) => `${line < places.length ? named(terms[places[line]], "", digits) : rows[line].name}: ${number(rows[line].value, isShares ? 4 : digits)}`;

@@ -17,14 +17,8 @@ import { Figure, Line } from "./Figure";
 import { columns, gutter, lane, margin, narrow, tokens } from "./layout";
 import { contributionName, explained, Live, placeName, Token, traced } from "./pieces";
 
-let fixed: { of: string; order: Uint32Array } | null = null;
-
-/** The order of dimensions of all panes: made once for a run, from the first sentence, so that a pane keeps its face. */
-function orderOf(of: string, values: Values, names: readonly string[]): Uint32Array {
-  if (fixed?.of === of) return fixed.order;
-  fixed = { of, order: seriate(names.flatMap((name) => Array.from(values[name].data)), values.embed.shape[2]) };
-  return fixed.order;
-}
+/** The order of dimensions of all panes, so that a pane keeps its face. */
+const orderOf = (face: Values): Uint32Array => seriate(Object.values(face).flatMap(({ data }) => Array.from(data)), face.embed.shape[2]);
 
 /** The name of the block's weights, if a part is attention. */
 const weightsOf = (part: string): string | null => (part.endsWith(".attn.out") ? part.replace(/out$/, "weights") : null);
@@ -53,21 +47,21 @@ function title(mixing: readonly string[], live: readonly string[], memory: boole
 
 export function Overview() {
   const { about } = origin.value!;
-  const { ids, values, compared, edits } = shown.value!;
+  const { ids, values, compared, edits, face } = shown.value!;
   const at = position.value;
   const mixing = about.contributions.filter(weightsOf);
   const live = mixing.filter((part) => !isSilent(part, about.heads, edits));
   const memory = about.contributions.some((part) => part.endsWith("recurrence.out") && !isSilent(part, about.heads, edits));
   const [pointed, setPointed] = useState<Spot | null>(null);
-  const order = useMemo(() => orderOf(about.name, values, about.stream), [about]);
-  const made = useMemo(() => parts(shown.value!, at, ids.length), [values, at, edits]);
-  const read = useMemo(() => about.stream.map((name) => saidBy(values, name, ids.length, at)), [values, at]);
-  const before = useMemo(() => compared && about.stream.map((name) => saidBy(compared, name, ids.length, at)), [compared, at]);
+  const order = useMemo(() => orderOf(face), [face]);
+  const made = useMemo(() => parts(shown.value!, at, ids.length), [shown.value, at, ids]);
+  const read = useMemo(() => about.stream.map((name) => saidBy(values, name, ids.length, at)), [about, values, ids, at]);
+  const before = useMemo(() => compared && about.stream.map((name) => saidBy(compared, name, ids.length, at)), [about, compared, ids, at]);
   const rows = useMemo((): FlowRow[] => about.stream.map((name, place) => {
     const [id, probability] = [read[place].ids[at], read[place].shares[at]];
     const old = before && before[place].ids[at] !== id ? ` (${visible(about.tokens[before[place].ids[at]])})` : "";
     return { name: placeName(name), vectors: values[name].data, says: { token: about.tokens[id], probability, text: number(probability) + old } };
-  }), [values, at, before, language.value]);
+  }), [about, values, at, read, before, language.value]);
   const start = lengthAt(values, "embed", at);
   const places = flowPlaces(made, columns.value, narrow.value);
   const last = about.stream.length - 1;
@@ -82,9 +76,10 @@ export function Overview() {
     goTo("heads");
   };
   return (
-    <section aria-labelledby="overview">
+    <section aria-labelledby="overview" onPointerLeave={() => setPointed(null)}
+      onFocusOut={({ currentTarget, relatedTarget }: FocusEvent) => (currentTarget as Element).contains(relatedTarget as Node | null) || setPointed(null)}>
       <div class="prose">
-        <h2 id="overview">{title(mixing, live, memory)}</h2>
+        <h2 id="overview" data-gathers={live.length > 0}>{title(mixing, live, memory)}</h2>
         <p>
           {rich("A pane is {count} numbers: colour for plus, lead for minus. At the right the stream of {token}: its embedding, and all that is written to it on the way down.", {
             count: <Live value={about.d_model} digits={0} />, token: <Token id={ids[at]} />,
@@ -108,7 +103,7 @@ export function Overview() {
         </>}>
         <div class="line">
           {!narrow.value && (
-            <div class="flow-names" style={{ height: `${places.bottom}px`, width: `${gutter.value}px` }}>
+            <div class="flow-names" id="parts" style={{ height: `${places.bottom}px`, width: `${gutter.value}px` }}>
               <span class="flow-name" style={{ top: `${places.tops[0]}px` }}>{t("embedding")}</span>
               {about.contributions.map((part, place) => {
                 const top = (places.tops[place] + places.tall + places.tops[place + 1]) / 2 - 14;
@@ -132,7 +127,7 @@ export function Overview() {
             name={(dimension) => t("dimension {number}", { number: dimension })} onPick={({ column }) => show(name, [0, spot.column, order[column]])} />
         </Line>
       </Figure>
-      {narrow.value && <p class="switches">{about.contributions.map((part) => <label key={part}>{contributionName(part)} <Switch part={part} /></label>)}</p>}
+      {narrow.value && <p class="switches" id="parts">{about.contributions.map((part) => <label key={part}>{contributionName(part)} <Switch part={part} /></label>)}</p>}
     </section>
   );
 }

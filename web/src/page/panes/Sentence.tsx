@@ -8,7 +8,7 @@ import { visible } from "../marks/colour";
 import { Panes } from "../marks/panes";
 import { CountsData, Ngrams } from "../ngrams";
 import { marked } from "../numbers/opened";
-import { chosen, cropped, encoded, ids, position, shown, origin, text } from "../state";
+import { chosen, cropped, encoded, ids, position, shown, origin, text, wellFormed } from "../state";
 import { largest, rowOf } from "../rows";
 import { atPosition } from "../source";
 import { ratings, saidBy } from "../wanted";
@@ -50,7 +50,7 @@ export function Introduction() {
     <p class="introduction">
       {t(about.parameters < SMALL ? N("This small language model has {count} numbers.") : N("This language model has {count} numbers."), { count: about.parameters })}{" "}
       {t(READS[String(about.tokenizer.kind)] ?? N("It reads in tokens, which are pieces of words."))}{" "}
-      {shown.value && <Guess />}{" "}
+      <span class="guess">{shown.value && <Guess />}</span>{" "}
       {about.served ? t("Type anything: all is computed on this machine.") : t("Type anything: all is computed in this browser.")}
     </p>
   );
@@ -89,7 +89,7 @@ export function Sentence() {
         aria-label={t("Type a sentence")}
         value={text.value}
         onInput={(event) => {
-          const typed = event.currentTarget.value;
+          const typed = wellFormed(event.currentTarget.value);
           text.value = event.currentTarget.value = readsLines() ? typed : typed.replace(/\n+/g, " ");
           chosen.value = -1;
         }}

@@ -1,6 +1,6 @@
 // The stream read off as a token after every half-layer, its length, and what each part says of one token rather than another.
 
-import { useMemo, useState } from "preact/hooks";
+import { useCallback, useMemo } from "preact/hooks";
 import { attribution, lengthAt } from "../compute/readings";
 import { visible } from "../marks/colour";
 import { Lens } from "../marks/lens";
@@ -8,12 +8,12 @@ import { Walk } from "../marks/walk";
 import { show } from "../numbers/opened";
 import { largest, rowOf } from "../rows";
 import { LENS } from "../source";
-import { chosen, position, shown, origin } from "../state";
+import { chosen, position, rivals, shown, origin } from "../state";
 import { saidBy } from "../wanted";
 import { N, language, number, plural, rich, t } from "../words";
 import { Figure } from "./Figure";
 import { columns, gutter, margin, narrow, tokens, width } from "./layout";
-import { contributionName, explained, Live, placeName, quoted, Token, traced } from "./pieces";
+import { contributionName, explained, Live, placeName, quoted, Rivals, Token, traced } from "./pieces";
 
 export { placeName } from "./pieces";
 
@@ -25,11 +25,11 @@ export function Stream() {
   const at = position.value;
   const last = about.stream.length - 1;
   // What the lens reads off the last stream are the logits.
-  const read = (name: string) => (name === about.stream[last] && !values[LENS + name] ? "logits" : name);
-  const lines = useMemo(() => about.stream.map((name) => saidBy(values, read(name), ids.length, at)), [values, at]);
-  const before = useMemo(() => compared && about.stream.map((name) => saidBy(compared, read(name), ids.length, at)), [compared, at]);
+  const read = useCallback((name: string) => (name === about.stream[last] && !values[LENS + name] ? "logits" : name), [about, last, values]);
+  const lines = useMemo(() => about.stream.map((name) => saidBy(values, read(name), ids.length, at)), [about, values, read, ids, at]);
+  const before = useMemo(() => compared && about.stream.map((name) => saidBy(compared, read(name), ids.length, at)), [about, compared, read, ids, at]);
   const isWhole = lines.every((line) => line.ids.every((id) => id >= 0));
-  const lengths = about.stream.map((name) => lengthAt(values, name, at));
+  const lengths = useMemo(() => about.stream.map((name) => lengthAt(values, name, at)), [about, values, at]);
   const rows = useMemo(() => about.stream.map((name, line) => ({
     name: placeName(name),
     note: `${number(lines[line].shares[at])}   ‖${number(lengths[line], 1)}‖`,
@@ -37,7 +37,7 @@ export function Stream() {
       token: about.tokens[lines[line].ids[place]] ?? "", probability: lines[line].shares[place] || 0, right: place + 1 < ids.length && lines[line].ids[place] === ids[place + 1],
       changed: before !== null && before[line].ids[place] !== lines[line].ids[place],
     })),
-  })), [lines, before, at, language.value]);
+  })), [about, ids, lengths, lines, before, at, language.value]);
   const truth = useMemo(() => [...tokens.value.slice(1), ""], [tokens.value]);
   const right = ids.slice(1).filter((id, place) => lines[last].ids[place] === id).length;
   const late = ids.slice(1).filter((id, place) => lines[last].ids[place] === id && lines.slice(0, -1).every((line) => line.ids[place] !== id)).length;
@@ -78,26 +78,16 @@ function Rather() {
   const at = position.value;
   const logits = rowOf(values, "logits", at);
   const offered = largest(logits, OFFERED);
-  // The two tokens that are compared; -1: the likeliest, and the likeliest of the others.
-  const [rivals, setRivals] = useState<[number, number]>([-1, -1]);
   const known = (id: number) => id >= 0 && id < about.vocabulary;
-  const one = known(rivals[0]) ? rivals[0] : offered[0];
-  const other = known(rivals[1]) && rivals[1] !== one ? rivals[1] : offered.find((id) => id !== one)!;
-  const made = useMemo(() => attribution(values, about, at, one, other), [values, at, one, other]);
-  const before = useMemo(() => compared && attribution(compared, about, at, one, other).total, [compared, at, one, other]);
+  const [first, second] = rivals.value;
+  const one = known(first) ? first : offered[0];
+  const other = known(second) && second !== one ? second : offered.find((id) => id !== one)!;
+  const made = useMemo(() => attribution(values, about, at, one, other), [values, about, at, one, other]);
+  const before = useMemo(() => compared && attribution(compared, about, at, one, other).total, [compared, about, at, one, other]);
   const terms = useMemo(() => made.terms.map(({ name, value }) => ({ name: name === null ? t("biases") : made.kind === "parts" ? contributionName(name) : placeName(name), value })), [made, language.value]);
   const extreme = (sign: number) => made.terms.reduce((best, term, place) => (sign * term.value > sign * made.terms[best].value ? place : best), 0);
   const [up, down] = [extreme(1), extreme(-1)];
   const named = (id: number) => <Token id={id} />;
-  const select = (which: 0 | 1, id: number, label: string) => (
-    <select aria-label={label} value={id} onChange={(event) => {
-      const next: [number, number] = [one, other];
-      next[which] = Number(event.currentTarget.value);
-      setRivals(next);
-    }}>
-      {[...new Set([...offered, id])].map((each) => <option value={each}>{visible(about.tokens[each])}</option>)}
-    </select>
-  );
   if (other === undefined) return null;
   return (
     <>
@@ -110,7 +100,7 @@ function Rather() {
           {rich("The sum is {total}: odds of {odds} to 1.", { total: <Live value={made.total} />, odds: <Live value={Math.exp(Math.abs(made.total))} token={about.tokens[made.total >= 0 ? one : other]} /> })}{" "}
           {before !== null && rich("In the unchanged model it is {total}.", { total: <Live value={before} /> })}
         </p>
-        <p class="choose">{rich("Compare {one} with {other}.", { one: select(0, one, t("one token")), other: select(1, other, t("the other token")) })}</p>
+        <Rivals offered={offered} pair={[one, other]} onPick={(pair) => (rivals.value = pair)} />
       </div>
       <Figure id="rather" command={explained()} label={t("What each part of the stream says of one token rather than the other")} python={`logits = ${traced("logits", `0, ${at}`)}; logits[${one}] - logits[${other}]`}
         caption={made.kind === "parts"

@@ -4,7 +4,7 @@ import { computed } from "@preact/signals";
 import { visible } from "../marks/colour";
 import { glass } from "../marks/theme";
 import { encoded, ids, shown, origin, text } from "../state";
-import { number, t } from "../words";
+import { number, rich, t } from "../words";
 
 /** A token as a small pane in a sentence. */
 export function Token({ id, token = origin.value!.about.tokens[id] }: { id: number; token?: string }) {
@@ -14,6 +14,20 @@ export function Token({ id, token = origin.value!.about.tokens[id] }: { id: numb
       {visible(token)}
     </b>
   );
+}
+
+/** Two tokens to choose of those that are offered. */
+export function Rivals({ offered, pair, onPick }: { offered: readonly number[]; pair: readonly [number, number]; onPick(pair: [number, number]): void }) {
+  const select = (which: 0 | 1, label: string) => (
+    <select aria-label={label} value={pair[which]} onChange={(event) => {
+      const next: [number, number] = [...pair];
+      next[which] = Number(event.currentTarget.value);
+      onPick(next);
+    }}>
+      {[...new Set([...offered, pair[which]])].map((each) => <option value={each}>{visible(origin.value!.about.tokens[each])}</option>)}
+    </select>
+  );
+  return <p class="choose">{rich("Compare {one} with {other}.", { one: select(0, t("one token")), other: select(1, t("the other token")) })}</p>;
 }
 
 /** A number of the page, underlined in the colour of the token it is of. */
@@ -54,7 +68,7 @@ export const quoted = (): string => quoting.value;
 /** A text for a shell. */
 const shell = (given: string): string => (/^[\w./][\w./-]*$/.test(given) ? given : `'${given.replace(/'/g, `'\\''`)}'`);
 /** The beginning of a command about the run, and the sentence after an option. */
-export const command = (name: string, option = "--text"): string => `vitral ${name} ${shell(origin.value!.about.run ?? origin.value!.about.name)} ${option} ${shell(readText.value)}`;
+export const command = (name: string, option = "--text", about = origin.value!.about): string => `vitral ${name} ${shell(about.run ?? about.name)} ${option} ${shell(readText.value)}`;
 
 /** The line of Python that traces this name. */
 export const traced = (name: string, index: string): string => `run.trace(${quoted()}, ["${name}"])["${name}"][${index}]`;
