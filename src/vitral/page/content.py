@@ -19,7 +19,7 @@ from vitral.inspection.lens import contribution_points, stream_points
 from vitral.interop.model_graphs import graph_of_model, lens_graph, step_graph
 from vitral.model import Transformer
 from vitral.model.counts import BYTES_FLOAT32
-from vitral.page.film import carried_film, film_steps, told_film
+from vitral.page.film import carried_film, film_steps, film_about
 from vitral.page.of_text import of_text
 from vitral.page.said import in_commands
 from vitral.page.tokens import ASKED, carried_tokenizer, served_tokenizer
@@ -153,8 +153,8 @@ def page_content(
     sentences = [list(map(int, run.tokenizer.encode(text))) for text in about["passages"]]
     checks = checks_of(run.model, run.tokenizer, sentences)
     film = carried_film(run, steps, graphs, checks.sentences[0]["ids"])
-    told = told_film(run, [frame["step"] for frame in film["frames"]]) if film else {}
-    return PageContent(about | told, graphs, weights, checks, film if told else None)
+    entry = film_about(run, [frame["step"] for frame in film["frames"]]) if film else {}
+    return PageContent(about | entry, graphs, weights, checks, film if entry else None)
 
 
 def _require_room(*runs: LoadedRun) -> float:

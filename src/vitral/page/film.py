@@ -17,15 +17,15 @@ from vitral.training.film import curve, load_frame
 def film_steps(run: LoadedRun) -> list[int]:
     """The steps of the film's frames but that of the loaded checkpoint, whose weights the page has whole.
 
-    There are none where the log is damaged, as has been said.
+    A damaged log has none; loading the run has given a note of the damage.
     """
     with suppress(UsageError):
         return sorted(run.sealed.film().keys() - {run.step})
     return []
 
 
-def told_film(run: LoadedRun, steps: Sequence[int]) -> Plain:
-    """What `About` says of the film (web/src/page/source.ts); nothing without steps or losses."""
+def film_about(run: LoadedRun, steps: Sequence[int]) -> Plain:
+    """The entry `film` of `About` (web/src/page/source.ts); nothing without steps or losses."""
     if not steps:
         return {}
     try:

@@ -88,8 +88,8 @@ def load_frame(sealed: SealedRun, like: Transformer, step: int, film: Mapping[in
 def curve(run: RunFolder, event: str, key: str) -> list[list[float]]:
     """The [step, loss] of a run's events of a kind, as close as a logarithmic axis shows them.
 
-    The last one and those at frames of the film are always there. The loss of a batch, in an event "step", is that of
-    the weights before the update, so it is told of the step before.
+    The last event and those at frames of the film always have a point. The loss of an event "step" is that of the
+    weights before the update, so its point is at the step before.
 
     Raises:
         UsageError: the log is damaged.

@@ -27,7 +27,7 @@ from vitral.inspection.edits import editing_tap, heads_by_name
 from vitral.interop.model_graphs import graph_of_model, lens_graph
 from vitral.model import Transformer
 from vitral.page.content import about_run, computed
-from vitral.page.film import film_steps, told_film
+from vitral.page.film import film_steps, film_about
 from vitral.page.of_text import of_text
 from vitral.page.said import in_commands, short_names
 from vitral.page.server.named_values import Name, Reducing, read_off
@@ -225,7 +225,7 @@ class Opened:
     def about(self) -> dict[str, Any]:
         """What the page says of it at once."""
         about = about_run(self.run, self.name, in_commands(self.path, shared=False), served=True)
-        about |= told_film(self.run, film_steps(self.run))
+        about |= film_about(self.run, film_steps(self.run))
         try:
             return about | of_text(self.run, self.corpus, whole=False)
         except UsageError:
