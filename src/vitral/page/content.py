@@ -19,7 +19,7 @@ from vitral.inspection.lens import contribution_points, stream_points
 from vitral.interop.model_graphs import graph_of_model, lens_graph, step_graph
 from vitral.model import Transformer
 from vitral.model.counts import BYTES_FLOAT32
-from vitral.page.film import carried_film, film_steps, film_about
+from vitral.page.film import carried_film, film_about, film_steps
 from vitral.page.of_text import of_text
 from vitral.page.said import in_commands
 from vitral.page.tokens import ASKED, carried_tokenizer, served_tokenizer

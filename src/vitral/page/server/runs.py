@@ -27,7 +27,7 @@ from vitral.inspection.edits import editing_tap, heads_by_name
 from vitral.interop.model_graphs import graph_of_model, lens_graph
 from vitral.model import Transformer
 from vitral.page.content import about_run, computed
-from vitral.page.film import film_steps, film_about
+from vitral.page.film import film_about, film_steps
 from vitral.page.of_text import of_text
 from vitral.page.said import in_commands, short_names
 from vitral.page.server.named_values import Name, Reducing, read_off
