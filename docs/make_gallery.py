@@ -1,15 +1,23 @@
 """Write the pages of docs/gallery from the worked examples, and those for a course: make gallery."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from vitral import grade
+import safetensors.torch
+from safetensors import safe_open
+
+from vitral import grade, train
 from vitral.core.language import in_language
-from vitral.explanation import CheckReport, Example, Verdict, check, exercise_of, walk_example
-from vitral.explanation.checks.report import first_wrong
+from vitral.data.answers import ANSWER, END
+from vitral.data.tokenizers import char_tokenizer, with_special_tokens
+from vitral.explanation import CheckReport, Example, RunView, Verdict, check, exercise_of, walk_example, walk_run
+from vitral.explanation.checks.report import Told
 from vitral.explanation.examples.by_name import find_example, gallery
 from vitral.explanation.exercises.sheets import ExerciseSheet
 from vitral.explanation.phrasebook import phrases
+from vitral.model import ModelConfig, Transformer
 from vitral.report.checked_sheet import check_sections
 from vitral.report.graded_class import GradedClass
 from vitral.report.markdown import markdown
@@ -30,6 +38,12 @@ COURSE = {
     "graded-class.md": "A graded class of twelve invented sheets",
 }
 """Pages for a course, and their titles."""
+REVERSES = "reverse.md", "A trained encoder–decoder reverses three letters"
+TRAINED = FOLDER / "reverse.safetensors"
+"""The weights of its page; `make gallery` trains the model anew where the file is missing."""
+TASK = {"source": "task:reverse", "task": {"symbols": 5, "shortest": 3, "length": 3, "sequences": 100}}
+SIZES = {"d_model": 6, "num_layers": 1, "num_heads": 1, "d_ff": 12, "bias": False, "shape": "encoder-decoder"}
+ASKED = "vitral explain RUN --source abc --text cb --layer all --block --ending"
 
 
 def pages() -> dict[str, str]:
@@ -38,7 +52,37 @@ def pages() -> dict[str, str]:
         graded = grade(CLASS, KEY)
         sheet = ExerciseSheet(exercise_of("attention", seed=7))
     examples = {name: find_example(name) for name in gallery()}
-    return {**gallery_pages(examples), **course_pages(sheet, graded, COMMANDS)}
+    return {**gallery_pages(examples), **course_pages(sheet, graded, COMMANDS), REVERSES[0]: trained_page()}
+
+
+def trained_page() -> str:
+    """A whole step of a trained encoder-decoder, as Markdown in English."""
+    if not TRAINED.exists():
+        _train()
+    with safe_open(TRAINED, "pt") as file:
+        config = ModelConfig.parse(json.loads(file.metadata()["model"]), str(TRAINED))
+    tokenizer = with_special_tokens(char_tokenizer("abcde"), (ANSWER, END))
+    model = Transformer(config, tokenizer.vocab_size)
+    model.load_state_dict(safetensors.torch.load_file(TRAINED))
+    with in_language("en"):
+        view = RunView(layers=None, block=True, ending=True)
+        walkthrough = walk_run(model, tokenizer, f"{ANSWER}cb", view, "reverse", source="abc")
+        lead = (
+            "The encoder has read abc, the decoder has written cb; the next letter is a. In cross-attention each "
+            "position looks at the letter that comes next: the weights are an anti-diagonal. The numbers are those of "
+            f"a model that `vitral train task:reverse` has trained, with {config.d_model} features."
+        )
+        return markdown(REVERSES[1], to_sections(walkthrough), lead=lead, footer=ASKED)
+
+
+def _train() -> None:
+    with TemporaryDirectory() as folder:
+        run = train(
+            "task:reverse", Path(folder, "run"), corpus=TASK, seed=1, threads=1, model=SIZES, training={"steps": 400}
+        )
+        weights = {name: value.detach().clone() for name, value in run.model.state_dict().items()}
+        model = json.dumps(run.model.config.plain())
+    safetensors.torch.save_file(weights, TRAINED, {"model": model})
 
 
 def gallery_pages(examples: Mapping[str, Example]) -> dict[str, str]:
@@ -62,6 +106,7 @@ def _index(reports: dict[str, CheckReport]) -> str:
     ):
         lines += ["", f"## {heading}", "", "| example | what it is | verdict |", "| --- | --- | --- |"]
         lines += [f"| [{name}]({name}.md) | {report.example.title} | {_verdict(report)} |" for name, report in listed]
+    lines += ["", "## From a trained model", "", f"- [{REVERSES[1]}]({REVERSES[0]})"]
     lines += ["", "## For a course", "", *(f"- [{title}]({file})" for file, title in COURSE.items())]
     return "\n".join(lines) + "\n"
 
@@ -93,7 +138,7 @@ def course_pages(sheet: ExerciseSheet, graded: GradedClass, key: str) -> dict[st
 
 
 def _verdict(report: CheckReport) -> str:
-    return SAY(f"check.{report.worst}") if report.worst is not Verdict.wrong else first_wrong(report, SAY)
+    return SAY(f"check.{report.worst}") if report.worst is not Verdict.wrong else Told(report, SAY).first_wrong()
 
 
 def _example_page(name: str, report: CheckReport) -> str:

@@ -53,9 +53,9 @@ def _without_own_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "_imported", {})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Prepared texts go to a folder of the tests, for those that ask."""
+    """Prepared texts go to a folder of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VITRAL_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -83,7 +83,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
 
 
 @pytest.fixture(scope="session")
-def tiny_run(once: Once, own_cache: None) -> Path:
+def tiny_run(once: Once) -> Path:
     """A run of five steps on the bundled play, for all that only look at one."""
     from vitral.app.terminal import run
 

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vitral.app.facade.ask import evaluate, generate, inspect, load
+    from vitral.app.facade.ask import chat, evaluate, fill, generate, inspect, load
     from vitral.app.facade.carry import bundle, export, import_, open_
     from vitral.app.facade.explain import check, exercise, explain, grade
     from vitral.app.facade.look import (
@@ -47,6 +47,7 @@ __all__ = [
     "attend",
     "attend_traced",
     "bundle",
+    "chat",
     "check",
     "compare",
     "configure",
@@ -58,6 +59,7 @@ __all__ = [
     "exercise",
     "explain",
     "export",
+    "fill",
     "forecast",
     "generate",
     "grade",
@@ -86,7 +88,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 _MODULES = {
-    "app.facade.ask": "evaluate generate inspect load",
+    "app.facade.ask": "chat evaluate fill generate inspect load",
     "app.facade.carry": "bundle export import_ open_",
     "app.facade.explain": "check exercise explain grade",
     "app.facade.look": ("count doctor forecast list_examples list_presets list_studies list_texts set_language survey"),

@@ -18,11 +18,6 @@ class Outcome(NamedTuple):
     err: str
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _own_cache(own_cache: None) -> None:
-    """Keep prepared texts out of the user's cache."""
-
-
 @pytest.fixture(scope="session")
 def trained(tiny_run: Path) -> Path:
     """A run folder."""

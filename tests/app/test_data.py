@@ -93,7 +93,7 @@ def command_line(command: str, trained: Path) -> list[str]:
     return [*command.split(), *told[command]]
 
 
-@pytest.mark.parametrize("command", [command for command in SHAPES if not command.startswith("study")])
+@pytest.mark.parametrize("command", [command for command in SHAPES if not command.startswith(("study", "fill"))])
 def test_a_document_has_its_shape(command: str, trained: Path, vitral) -> None:
     with symbolic_lengths():
         told = vitral(*command_line(command, trained), "--format", "json")

@@ -41,7 +41,7 @@ class Shown(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> Shown:
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     """Trained once."""
     folder, printed = tmp_path_factory.mktemp("demo") / "d", io.StringIO()
     settings = [word for setting in SMALL for word in ("--set", setting)]

@@ -15,7 +15,7 @@ from vitral.app.terminal import run as command
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
 from vitral.doctor import Diagnosis, examine_machine
-from vitral.doctor.run import examine_run, repair_run
+from vitral.doctor.folders import examine_run, repair_run
 from vitral.runs.checkpoint import list_checkpoints, load_checkpoint, reseal
 from vitral.training import RunConfig, resume, train
 
@@ -118,7 +118,7 @@ def test_what_is_wrong_is_named(
 
 
 @pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> tuple[Path, dict[str, bytes]]:
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
     """A run that was stopped after step 6 of 8, and the last bytes of the same without a stop."""
     # Every step is logged: the step event after which the run stops.
     settings = {"steps": STEPS, "evaluate_every": 4, "batch_size": 7, "checkpoint_every": 2, "keep_checkpoints": 3}

@@ -27,7 +27,7 @@ NASTY = "</iframe></script><script>alert(1)</script>\"'&<b>\x1b[31m\u202e"
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> vitral.Run:
+def run(tmp_path_factory: pytest.TempPathFactory) -> vitral.Run:
     folder = tmp_path_factory.mktemp("face")
     return vitral.train("sample", folder / "run", model=MODEL, training=TRAINING, seed=5)
 
@@ -110,7 +110,7 @@ def test_a_run_may_be_a_path_or_a_run(run: vitral.Run, results: dict[str, Any]) 
     assert last.step == run.metrics("evaluation")[-1]["step"]
 
 
-def test_options_of_the_command_are_arguments(tmp_path: Path, own_cache: None) -> None:
+def test_options_of_the_command_are_arguments(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_bytes("não é assim\n".encode("cp1252") * 400)
     given = {"encoding": "cp1252", "specials": ["<|x|>"], "seed": 7, "threads": 1, "dtype": "float64", "device": "cpu"}
     made = vitral.train(tmp_path / "x.txt", tmp_path / "run", **given, model=MODEL, training=TRAINING)

@@ -18,7 +18,7 @@ TRAINING = {"steps": 4, "evaluate_every": 2, "batch_size": 5}
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> vitral.Run:
+def run(tmp_path_factory: pytest.TempPathFactory) -> vitral.Run:
     return vitral.train("sample", tmp_path_factory.mktemp("library") / "run", model=MODEL, training=TRAINING)
 
 

@@ -16,9 +16,6 @@ SPOKEN = re.findall(r"\w+", "o gato preto dorme e a lua clara sobe sobre o rio m
 """Words of the text, none of them English."""
 
 
-pytestmark = pytest.mark.usefixtures("own_cache")
-
-
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A text with a byte order mark, Windows' line ends, rare characters and an invisible one."""

@@ -30,7 +30,7 @@ MARKS = (pytest.mark.merge, pytest.mark.full)
 
 
 @pytest.fixture
-def config(tmp_path: Path, own_cache: None) -> Path:
+def config(tmp_path: Path) -> Path:
     """A tiny run whose steps have four batches."""
     text = tmp_path / "words.txt"
     text.write_text("the cat saw a bird and the dog sang to me of it\n" * 99, encoding="utf-8", newline="\n")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from vitral.studies import Study, study_cost
+from vitral.studies import Study, plan
+from vitral.studies.plan import CHARACTERS, study_minutes
 from vitral.studies.resolution import resolve
-from vitral.studies.study_cost import CHARACTERS, study_minutes
 from vitral.training.configuration import configure
 from vitral.training.costs import step_flops
 from vitral.training.plans import ResolvedPlan
@@ -32,8 +32,8 @@ SHORT = {"training": {"steps": 5, "evaluate_every": 2, "evaluation_tokens": 100}
 @pytest.fixture
 def _timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of the usual model takes 2 s."""
-    monkeypatch.setattr(study_cost, "time_steps", lambda config, build: 2.0)
-    monkeypatch.setattr(study_cost, "resolve_plan", lambda base, build, tokens: ResolvedPlan(base, ()))
+    monkeypatch.setattr(plan, "time_steps", lambda config, build: 2.0)
+    monkeypatch.setattr(plan, "resolve_plan", lambda base, build, tokens: ResolvedPlan(base, ()))
 
 
 @pytest.mark.usefixtures("_timed")
@@ -41,9 +41,9 @@ def test_the_time_of_a_study_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps 5, evaluated after 2, 4 and 5 on 100 tokens of each part; then the whole test part, but not of trials."""
     base = configure("study", overrides=[SHORT])
     pace = 2.0 / step_flops(base, CHARACTERS)
-    monkeypatch.setattr(study_cost, "study_names", lambda: {"mine": "?"})
-    monkeypatch.setattr(study_cost, "study_named", lambda name: MINE)
-    monkeypatch.setattr(study_cost, "configure", lambda name, overrides=(): base)
+    monkeypatch.setattr(plan, "study_names", lambda: {"mine": "?"})
+    monkeypatch.setattr(plan, "study_named", lambda name: MINE)
+    monkeypatch.setattr(plan, "configure", lambda name, overrides=(): base)
     once, last = 0.0, 0.0
     for arm in resolve(MINE, base, CHARACTERS):
         a_token = pace * arm.flops_per_token / 3

@@ -53,7 +53,7 @@ def planned(text: str, minutes: float | None = None, **layers: Any) -> tuple[Run
     st.sampled_from(["", "byte", "bpe"]),
 )
 def test_any_text_from_200_characters_on_can_be_trained_and_measured(
-    own_cache: None, size: int, alphabet: str, minutes: float | None, tokenizer: str
+    size: int, alphabet: str, minutes: float | None, tokenizer: str
 ) -> None:
     text = (alphabet * size)[:size] if alphabet else prose(size)
     try:
@@ -68,7 +68,7 @@ def test_any_text_from_200_characters_on_can_be_trained_and_measured(
     ngram_baselines(splits["train"], splits["test"], dataset.tokenizer.vocab_size)
 
 
-def test_a_short_text_holds_out_its_end_and_a_long_one_blocks(own_cache: None) -> None:
+def test_a_short_text_holds_out_its_end_and_a_long_one_blocks() -> None:
     least = LEAST_BLOCKS * 5_000
     for size, split in ((LEAST_CHARACTERS, "tail"), (least - 1, "tail"), (least, "blocks")):
         assert planned(prose(size))[0].corpus.split == split
@@ -77,13 +77,13 @@ def test_a_short_text_holds_out_its_end_and_a_long_one_blocks(own_cache: None) -
     assert planned(prose(20_000), corpus={"split": "blocks"})[0].corpus.split == "blocks"  # a pin is not overruled
 
 
-def test_the_context_of_a_short_text_fits_into_its_shortest_split(own_cache: None) -> None:
+def test_the_context_of_a_short_text_fits_into_its_shortest_split() -> None:
     # The validation split is a twentieth: 10, 50 and 250 characters.
     contexts = [planned(prose(size), 2.0)[0].model.context_length for size in (200, 1_000, 5_000)]
     assert contexts == [8, 32, 128]
 
 
-def test_a_text_that_is_seen_often_gets_dropout(own_cache: None) -> None:
+def test_a_text_that_is_seen_often_gets_dropout() -> None:
     none = ModelConfig().dropout
     # Two minutes are about a thousand steps of 16 windows of 128: 2.05 million characters, eight times 256,000.
     assert planned("ab\n" * 95_000, 2.0, **SMALL)[0].model.dropout == DropoutConfig(**TABLE[1].dropout)
@@ -94,7 +94,7 @@ def test_a_text_that_is_seen_often_gets_dropout(own_cache: None) -> None:
     assert planned(prose(2_000), 2.0, model={"dropout": 0.0})[0].model.dropout == none
 
 
-def test_a_time_leaves_dropout_to_the_measured_speed_unless_it_is_chosen(own_cache: None, essay: str) -> None:
+def test_a_time_leaves_dropout_to_the_measured_speed_unless_it_is_chosen(essay: str) -> None:
     none = {"dropout": 0.0}
     assert plan_run(essay, minutes=3.0).config.training.regularisation == FIT
     assert plan_run("fast", minutes=3.0).config.training.regularisation == FIT
@@ -120,12 +120,12 @@ TOLD = list[str]()
 
 
 @pytest.fixture(scope="module")
-def run(own_cache: None, essay: str, tmp_path_factory: pytest.TempPathFactory) -> vitral.Run:
+def run(essay: str, tmp_path_factory: pytest.TempPathFactory) -> vitral.Run:
     out = tmp_path_factory.mktemp("runs") / "essay"
     return vitral.train(essay, out, callback=lambda event: TOLD.append(event.get("text", "")), **TINY)
 
 
-def test_survey_count_and_train_have_one_plan(own_cache: None, essay: str, run: vitral.Run) -> None:
+def test_survey_count_and_train_have_one_plan(essay: str, run: vitral.Run) -> None:
     plan = plan_run(essay, overrides=[TINY])
     trained = RunConfig.parse(run.config, "run")
     assert trained.corpus == plan.config.corpus
@@ -142,7 +142,7 @@ def test_survey_count_and_train_have_one_plan(own_cache: None, essay: str, run: 
     assert surveyed.report.batches_per_pass == surveyed.report.tokens["train"] / per_step
 
 
-def test_what_is_pinned_stays(own_cache: None, essay: str) -> None:
+def test_what_is_pinned_stays(essay: str) -> None:
     config = vitral.configure(essay, overrides=[{"corpus": {"tokenizer": "bpe:300"}, "model": {"context_length": 7}}])
     assert config.corpus == CorpusConfig.parse({**config.corpus.plain(), "tokenizer": "bpe:300"}, "corpus")
     assert config.model.context_length == 7
@@ -152,7 +152,7 @@ def test_what_is_pinned_stays(own_cache: None, essay: str) -> None:
     assert (preset.corpus.split, preset.model.context_length) == ("blocks", 50)
 
 
-def test_a_run_is_counted_and_surveyed_as_it_is(own_cache: None, run: vitral.Run) -> None:
+def test_a_run_is_counted_and_surveyed_as_it_is(run: vitral.Run) -> None:
     counted = vitral.count(str(run.path))
     assert counted.cost.parameters == run.parameters
     assert (counted.config, counted.vocab_size) == (run.model.config, run.model.vocab_size)

@@ -10,8 +10,6 @@ import vitral
 from vitral.core.errors import UsageError
 from vitral.report.run import write_run_report
 
-pytestmark = pytest.mark.usefixtures("own_cache")
-
 TINY: dict[str, Any] = {
     "model": {"d_model": 6, "num_layers": 1, "num_heads": 3, "d_ff": 7, "context_length": 13},
     "training": {"steps": 1, "threads": 1, "batch_size": 3, "sample_tokens": 5},

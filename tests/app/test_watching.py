@@ -55,9 +55,6 @@ def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
     return shell
 
 
-pytestmark = pytest.mark.usefixtures("own_cache")
-
-
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
     path = tmp_path / "x.txt"

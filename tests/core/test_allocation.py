@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from vitral.core import allocation
+from vitral.core import machine
 
-pytestmark = pytest.mark.skipif(allocation._glibc() is None, reason="only glibc is asked to keep it")
-LARGE_PAGES = bool(allocation._bytes_to_ask_for())
+pytestmark = pytest.mark.skipif(machine._glibc() is None, reason="only glibc is asked to keep it")
+LARGE_PAGES = bool(machine._bytes_to_ask_for())
 CAPTURE = """
 import torch
 from vitral.model import ModelConfig, Transformer
@@ -18,7 +18,7 @@ model.trace(torch.zeros(1, 5, dtype=torch.long))
 """
 TRAINING = """
 import torch
-from vitral.core.allocation import keep_all_freed_memory
+from vitral.core.machine import keep_all_freed_memory
 
 keep_all_freed_memory()
 """

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from vitral.core.dropout import LEVELS, Dropout, drop_out
-from vitral.core.streams import ambient_stream
+from vitral.core.streams import LEVELS, Dropout, ambient_stream, drop_out
 
 
 @pytest.mark.parametrize(("rate", "dtype"), [(1e-3, torch.float32), (0.2, torch.float64), (0.999, torch.float32)])

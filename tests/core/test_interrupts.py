@@ -10,7 +10,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends SIGINT")
 
 PROGRAM = """
 import hashlib, os, signal, sys, threading, time
-from vitral.core import interrupts
+from vitral.core import process
 
 def press(*line):
     print(*line, flush=True)
@@ -22,7 +22,8 @@ def press_once():
     press("pressed")
 
 computes = []
-interrupts.watch(lambda line: press("said"))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
+process.watch_interrupts(lambda line: press("said"))
 signal.getsignal(signal.SIGINT).line = "says" if sys.argv[1] == "says" else ""
 threading.Thread(target=press_once, daemon=True).start()
 try:
@@ -30,7 +31,7 @@ try:
         computes.append(1)
         while True:
             pass
-    interrupts.PATIENCE = 0.01
+    process.PATIENCE = 0.01
     sys.setswitchinterval(1000)  # the other threads run only while this one is inside an operation
     computes.append(1)
     hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # more than a quarter of an hour

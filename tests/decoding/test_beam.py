@@ -11,7 +11,7 @@ from pieces import letters
 from small_models import attentive, table
 
 from vitral.core.errors import UsageError
-from vitral.decoding import GREEDY, beam_search, generate
+from vitral.decoding import GREEDY, GenerateOptions, beam_search, generate
 from vitral.decoding.reader import Reader
 
 
@@ -60,7 +60,10 @@ def test_wide_enough_it_is_brute_force(seed: int, stop: list[str], length_penalt
         told = {"max_tokens": max_tokens, "length_penalty": length_penalty, "stop": stop}
         expected = brute_force(chain(model, [1, 0], specials), tokenizer, **told)
         width = vocab**max_tokens
-        found, best = (beam_search(model, tokenizer, "ba", num_beams=width, n_best=n, **told) for n in (width, 2))
+        found, best = (
+            beam_search(model, tokenizer, "ba", num_beams=width, options=GenerateOptions(num_samples=n), **told)
+            for n in (width, 2)
+        )
         assert [sample.tokens for sample in found] == [tokens for tokens, _ in expected]
         assert [sample.score for sample in found] == pytest.approx([score for _, score in expected], abs=1e-6)
         assert best == found[:2]
@@ -89,7 +92,9 @@ def test_one_beam_is_greedy() -> None:
 def test_past_the_context_it_restarts_as_sampling_does(mask: Any) -> None:
     model, tokenizer = attentive(attention={"mask": mask}), letters(11)
     context_length, max_tokens = 7, 20
-    for sample in beam_search(model, tokenizer, "ab", max_tokens=max_tokens, num_beams=3, n_best=3):
+    for sample in beam_search(
+        model, tokenizer, "ab", max_tokens=max_tokens, num_beams=3, options=GenerateOptions(num_samples=3)
+    ):
         window, score = [0, 1], 0.0
         for token in sample.tokens:
             score += chain(model, window, ())(())[token]
@@ -102,7 +107,7 @@ def test_past_the_context_it_restarts_as_sampling_does(mask: Any) -> None:
 
 def test_ties_go_to_the_lower_ids() -> None:
     model = table([[0.0] * 3] * 3)
-    found = beam_search(model, letters(3), "a", max_tokens=2, num_beams=9, n_best=4)
+    found = beam_search(model, letters(3), "a", max_tokens=2, num_beams=9, options=GenerateOptions(num_samples=4))
     assert [sample.text for sample in found] == ["aa", "ab", "ac", "ba"]
 
 
@@ -129,23 +134,30 @@ def test_it_stops_early_once_nothing_can_win(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_fewer_come_back_where_there_are_not_as_many() -> None:
     model = table([[0.0, 0.0]] * 2)
-    assert len(beam_search(model, letters(2), "a", max_tokens=1, num_beams=5, n_best=5)) == 2
+    assert (
+        len(beam_search(model, letters(2), "a", max_tokens=1, num_beams=5, options=GenerateOptions(num_samples=5))) == 2
+    )
     impossible = table([[0.0, -1e9]] * 2)
-    assert len(beam_search(impossible, letters(2), "a", max_tokens=3, num_beams=5, n_best=5)) == 1
+    assert (
+        len(beam_search(impossible, letters(2), "a", max_tokens=3, num_beams=5, options=GenerateOptions(num_samples=5)))
+        == 1
+    )
 
 
-BAD = [
-    {"n_best": 3},
-    {"stop": [""]},
-    {"length_penalty": -0.1},
-    {"length_penalty": math.nan},
+BAD: list[tuple[str, Any]] = [
+    ("num_samples", {"options": GenerateOptions(num_samples=3)}),
+    ("end", {"options": GenerateOptions(end=2)}),
+    ("sources", {"options": GenerateOptions(sources=("a", "b"))}),
+    ("stop", {"stop": [""]}),
+    ("length_penalty", {"length_penalty": -0.1}),
+    ("length_penalty", {"length_penalty": math.nan}),
 ]
 
 
-@pytest.mark.parametrize("bad", BAD, ids=str)
-def test_bad_values_are_refused_in_one_line(bad: dict) -> None:
+@pytest.mark.parametrize(("what", "bad"), BAD, ids=str)
+def test_bad_values_are_refused_in_one_line(what: str, bad: dict[str, Any]) -> None:
     settings = {"max_tokens": 2, "num_beams": 2, **bad}
-    with pytest.raises(UsageError, match=rf"\b{next(iter(bad))}: ") as caught:
+    with pytest.raises(UsageError, match=rf"\b{what}: ") as caught:
         beam_search(table([[0.0, 0.0]] * 2), letters(2), "a", **settings)
     assert "\n" not in str(caught.value)
 

@@ -1,6 +1,7 @@
 """Generation: the same text alone or together, streamed or whole, cached or not, and far past the context."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import jaxtyping
@@ -15,6 +16,7 @@ from vitral.decoding import (
     GenerateOptions,
     Sample,
     Sampling,
+    beam_search,
     choose,
     distribution,
     generate,
@@ -205,3 +207,39 @@ def test_bad_values_are_refused_at_the_call(bad: dict[str, Any]) -> None:
         with pytest.raises((UsageError, jaxtyping.TypeCheckError)) as caught:
             call(table([[0.0, 0.0]] * 2), letters(2), prompt, **settings)
         assert caught.type is jaxtyping.TypeCheckError or "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["decoder", "decoder in C", "encoder-decoder"])
+def test_an_end_token_ends_where_a_stop_string_of_its_letter_does(kind: str) -> None:
+    """Although it is a special token without text."""
+    model = attentive(shape=kind.removesuffix(" in C"))
+    model, plain, tokenizer = model.float() if kind.endswith("C") else model, letters(11), letters(11, specials=(3,))
+    options = GenerateOptions(num_samples=5, sources=None if model.encoder is None else ("bca",))
+    ending = options.model_copy(update={"end": 3})
+    stopped = beam_search(model, plain, "ab", max_tokens=4, num_beams=5, stop=["d"], options=options)
+    ended = beam_search(model, tokenizer, "ab", max_tokens=4, num_beams=5, options=ending)
+    for sampling in (WARM, GREEDY):
+        settings = {"max_tokens": PAST, "sampling": sampling}
+        stopped += generate(model, plain, ["ab"], **settings, stop=["d"], options=options)
+        ended += generate(model, tokenizer, ["ab"], **settings, options=ending)
+        first = ending.model_copy(update={"num_samples": 1})
+        assert "".join(stream(model, tokenizer, "ab", **settings, options=first)) == ended[-5].text
+    assert ended == [replace(one, finish=one.finish.replace("stop", "end")) for one in stopped]
+    assert {one.finish for one in ended} == {"end", "length"}
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary", "relative"])
+def test_a_source_is_encoded_once_and_padded_without_a_trace(positions: str) -> None:
+    model, tokenizer = attentive(shape="encoder-decoder", source_length=5, positions=positions), letters(11)
+    prompts, sources = ["a", "a", "bc", "a"], ("abcde", "b", "", "b")
+    settings = {"max_tokens": PAST, "sampling": WARM, "seed": 4}
+    options = GenerateOptions(num_samples=2, sources=sources)
+    together = generate(model, tokenizer, prompts, **settings, options=options)
+    again = generate(model, tokenizer, prompts, **settings, options=options.model_copy(update={"use_cache": False}))
+    assert together == again
+    for row, source in enumerate(sources[:3]):
+        alone = options.model_copy(update={"sources": (source,)})
+        assert generate(model, tokenizer, [prompts[row]], **settings, options=alone) == together[2 * row : 2 * row + 2]
+    assert len({sample.text for sample in together}) == 8
+    with pytest.raises(UsageError, match=r"^source: 6 tokens"):
+        generate(model, tokenizer, ["a"], **settings, options=GenerateOptions(sources=("abcdea",)))

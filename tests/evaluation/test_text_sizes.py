@@ -11,7 +11,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from vitral.data import Split, Tokenizer, char_tokenizer, file_tokenizer
 from vitral.evaluation import Masking, evaluate_split
-from vitral.evaluation.text_sizes import sizes_in_text
+from vitral.evaluation.measures import sizes_in_text
 from vitral.model import ModelConfig, Transformer
 
 TEXT = "The ﬁne cat — “sat”, 日本!  The hat  sat on é. "

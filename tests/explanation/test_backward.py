@@ -122,7 +122,7 @@ def test_every_equation_of_a_block_is_true_and_so_is_the_loss_of_a_word(activati
 @pytest.mark.parametrize("variant", few(name for name in EXPLAINED if name not in ("neither", "no layer", "dropout")))
 def test_every_equation_of_every_kind_of_model_is_true(variant: str) -> None:
     traced = trace_text(made(variant), TOKENIZER, TEXT)
-    backward = some_loss(traced.blocks[0])
+    backward = some_loss(traced.blocks[0][0])
     assert true_in_every_cell(backward) > 100
     assert (
         true_in_every_cell(Backward(traced.ending, loss_of(traced.ending, "probabilities", (2, 1), is_log=True))) > 100

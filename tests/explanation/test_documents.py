@@ -201,10 +201,15 @@ def test_rows_one_by_one_are_a_matrix() -> None:
         read(text.replace("q_2", "q_3"), ".txt")
 
 
+def cell_of(book: openpyxl.Workbook, value: float) -> Any:
+    """The first cell with this number."""
+    sheet: Any = book.active
+    return next(cell for row in sheet.iter_rows() for cell in row if cell.value == value)
+
+
 def test_a_formula_needs_its_stored_value() -> None:
     book = openpyxl.load_workbook(io.BytesIO(xlsx(GIVEN, CLAIMED)))
-    sheet: Any = book.active
-    where = next(cell for row in sheet.iter_rows() for cell in row if cell.value == 0.98)
+    where = cell_of(book, 0.98)
     where.value = "=1-0.02"
     with pytest.raises(UsageError, match=where.coordinate):
         read(saved(book), ".xlsx")
@@ -216,8 +221,7 @@ def test_a_corrected_spreadsheet_has_numbers_where_it_had_formulas() -> None:
     assert isinstance(document, GridDocument)
     assert isinstance(document.grid, SheetGrid)
     book = openpyxl.load_workbook(io.BytesIO(document.grid.raw))
-    sheet: Any = book.active
-    where = next(cell for row in sheet.iter_rows() for cell in row if cell.value == 3.93)
+    where = cell_of(book, 3.93)
     where.value = "=4-0.07"
     document.grid.raw = saved(book)
     report = check(read_example(document))
@@ -227,8 +231,7 @@ def test_a_corrected_spreadsheet_has_numbers_where_it_had_formulas() -> None:
 
 def test_the_number_format_says_what_a_spreadsheet_shows() -> None:
     book = openpyxl.load_workbook(io.BytesIO(xlsx(GIVEN, CLAIMED)))
-    sheet: Any = book.active
-    where = next(cell for row in sheet.iter_rows() for cell in row if cell.value == 0.98)
+    where = cell_of(book, 0.98)
     where.value, where.number_format = 0.98201379, "0.00"
     example = read(saved(book), ".xlsx")
     [claim] = [claim for claim in example.claims if claim.name == "weights"]

@@ -21,7 +21,7 @@ from variants import EXPLAINED, TEXT, TOKENIZER, made
 from vitral.core.text import visible
 from vitral.explanation import Walkthrough, check, parse_example, to_plain, to_text, walk_example
 from vitral.explanation.backward import Backward, loss_of
-from vitral.explanation.checks.report import working
+from vitral.explanation.checks.report import Told
 from vitral.explanation.examples.by_name import find_example, gallery
 from vitral.explanation.formulas import latex, lines, markdown_latex, mathml, text
 from vitral.explanation.formulas.notation import Equation, Expression
@@ -70,11 +70,20 @@ TRACED = {**EXPLAINED, **OTHERS}
 @pytest.mark.parametrize("variant", TRACED if FULL else few(list(TRACED)[::5], 3))
 def test_the_equations_of_a_traced_model_are_true(variant: str) -> None:
     seen = trace_text(made(EXPLAINED.get(variant) or OTHERS.get(variant, {})), TOKENIZER, TEXT, RULES)
-    for place, sheet in enumerate((seen.embedding, *seen.blocks, seen.ending)):
+    for place, sheet in enumerate((seen.embedding, *itertools.chain(*seen.blocks), seen.ending)):
         language = LANGUAGES[place % 2 : place % 2 + 1]
         count = check_cells(sheet, (3, 6, EXACT), language, ("text",), most=12 if FULL else 2)
         assert (count > 0) == bool(sheet.quantities)
         check_formulas(sheet, language, ("text", "latex"))
+
+
+def test_the_equations_of_an_encoder_decoder_are_true() -> None:
+    both = {"shape": "encoder-decoder", "encoder_layers": 1, "num_layers": 1, "d_model": 6, "num_heads": 2}
+    seen = trace_text(made(both), TOKENIZER, TEXT, RULES, source=TEXT[::-1] + TEXT[0])
+    assert seen.encoder is not None
+    for sheet in (*seen.encoder.blocks[0], seen.encoder.ending, *seen.blocks[0], seen.ending):
+        assert check_cells(sheet, (3, EXACT), ("en",), ("text",), most=2) > 0
+        check_formulas(sheet, ("en",), ("text", "latex"))
 
 
 DIFFERENTIABLE = ("out", "resid_post", "logits", "probabilities", "z", "weights")
@@ -193,7 +202,7 @@ def test_the_equations_of_a_check_are_true(name: str) -> None:
         for checked in report.quantities:  # as the file calls it
             names.values[checked.claim.label] = names.values.get(checked.claim.name)
         for language in LANGUAGES:
-            for sides in equations(working(report, finding, phrases(language))):
+            for sides in equations(Told(report, phrases(language)).working(finding)):
                 check_equation(sides, names, report.example.decimals, comma=language == "pt")
 
 

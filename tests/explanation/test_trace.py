@@ -1,6 +1,7 @@
 """The walkthrough of a model shows its forward pass, in every variant; its arithmetic results in the same numbers."""
 
 import copy
+import itertools
 import math
 import re
 from dataclasses import replace
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 import torch
 from tiers import few
+from torch import Tensor
 
 from vitral.core.errors import UsageError
+from vitral.core.names import ATTENTION_STEPS
 from vitral.core.streams import torch_stream
 from vitral.data import CorpusConfig, Tokenizer, build_tokenizer
 from vitral.explanation import Choice, RunView, Step, parse_example, phrases, to_text, walk_example, walk_run
@@ -82,7 +85,7 @@ def test_every_number_is_the_traces(variant: str) -> None:
     tokens = torch.from_numpy(tokenizer().encode(TEXT))[None]
     trace = made.trace(tokens)
     seen = trace_text(made, tokenizer(), TEXT)
-    for layer, sheet in enumerate(seen.blocks):
+    for layer, (sheet,) in enumerate(seen.blocks):
         prefix = f"blocks.{layer}."
         recorded = {name.removeprefix(prefix).removeprefix("attn."): name for name in trace if name.startswith(prefix)}
         assert recorded.keys() - sheet.values.keys() <= {"resid_post"}
@@ -97,11 +100,63 @@ def test_every_number_is_the_traces(variant: str) -> None:
 def test_each_operation_makes_what_the_model_made(variant: str) -> None:
     seen = trace_text(model(**VARIANTS[variant]), tokenizer(), TEXT, [("temperature", 0.5), ("top_k", 3.0)])
     count = 0
-    for sheet in (seen.embedding, *seen.blocks, seen.ending):
+    for sheet in (seen.embedding, *itertools.chain(*seen.blocks), seen.ending):
         for quantity in sheet.quantities:
             torch.testing.assert_close(quantity.make(sheet.values), sheet.values[quantity.name], rtol=1e-9, atol=1e-9)
             count += 1
     assert count > 15
+
+
+TRANSLATORS = {
+    "pre-norm": {},
+    "post-norm": {"norm": "post", "residual": False},
+    "no norm": {"norm": "none", "bias": False, "feed_forward": "none"},
+    "rotary": {"positions": "rotary", "num_kv_heads": 2, "feed_forward": "swiglu"},
+    "alibi": {"positions": "alibi", "attention": {"scale": "learned-per-head"}, "norm_type": "rmsnorm"},
+}
+
+
+def steps_made(made: Transformer, source: str) -> dict[str, tuple[Tensor, Tensor]]:
+    """By the name in a trace: the number of a step, and what its tree computes from those before."""
+    seen, steps = trace_text(made, tokenizer(), TEXT, source=source), {}
+    assert seen.encoder is not None
+    for side, each in (("encoder.", seen.encoder), ("", seen)):
+        inside = [(f"{side}blocks.{at}.", sheet) for at, sheets in enumerate(each.blocks) for sheet in sheets]
+        for prefix, sheet in [(side, each.embedding), *inside, (side, each.ending)]:
+            for quantity in sheet.quantities:
+                name = sheet.called(quantity.name).removeprefix(side)
+                name = f"attn.{name}" if name in ("q_pre", "k_pre", *ATTENTION_STEPS) else name
+                steps[prefix + name] = sheet.values[quantity.name], quantity.make(sheet.values)
+    return steps
+
+
+@pytest.mark.parametrize("variant", TRANSLATORS)
+def test_every_step_of_an_encoder_decoder_is_made_as_the_model_made_it(variant: str) -> None:
+    made = model(shape="encoder-decoder", encoder_layers=1, source_length=7, **TRANSLATORS[variant])
+    ids = [torch.from_numpy(tokenizer().encode(text))[None] for text in (TEXT, "dBadB")]
+    trace, steps = made.trace(ids[0], source=ids[1]), steps_made(made, "dBadB")
+    for name, (value, computed) in steps.items():
+        torch.testing.assert_close(computed, value, rtol=1e-9, atol=1e-9, msg=name)
+        assert name not in trace or torch.equal(value, trace[name][0]), name
+    left = {name for name in trace if name not in steps and not name.endswith(("resid_pre", "embed"))}
+    assert left <= {name for name in trace if name.endswith(("final_norm", "resid_post"))}, left
+    assert {f"blocks.1.cross.{step}" for step in ATTENTION_STEPS} <= steps.keys()
+
+
+def test_cross_attention_is_told_of_both_texts_and_the_backward_pass_is_refused() -> None:
+    made = model(shape="encoder-decoder", encoder_layers=1)
+    told = walk_run(made, tokenizer(), TEXT, RunView(), source="dBa")
+    assert [chapter.steps[-1].name for chapter in told.chapters] == ["encoder.out", "out", "cross.out"]
+    weights = next(step for step in told.steps if step.name == "cross.weights").panels[0]
+    assert [label[2:] for label in weights.row_labels] == list(TEXT)
+    assert [label[2:] for label in weights.column_labels] == list("dBa")
+    for source, view in ((None, None), ("", None), ("dBa", RunView(backward=True))):
+        with pytest.raises(UsageError):
+            walk_run(made, tokenizer(), TEXT, view, source=source)
+    with pytest.raises(UsageError):
+        walk_run(model(), tokenizer(), TEXT, source="dBa")
+    with pytest.raises(UsageError, match="parallel"):
+        walk_run(model(shape="encoder-decoder", parallel=True), tokenizer(), TEXT, source="dBa")
 
 
 def test_a_model_in_single_precision_is_shown_in_double_precision() -> None:

@@ -37,7 +37,7 @@ def configs(draw: st.DrawFn, *, one_token_at_a_time: bool = False) -> dict[str, 
     scales = ("none", "sqrt", "learned", "learned-per-head", 0.5, *(() if one_token_at_a_time else ("adaptive",)))
     attention = {"mask": one(*masks), "scale": one(*scales)}
     kinds: list[dict[str, Any]] = [{"attention": attention}, {"attention": attention}, {"attention": "none"}]
-    names: tuple[str, ...] = ("qkv", "output", "feed_forward", "norm")
+    names: tuple[str, ...] = ("qkv", "output", "feed_forward", "norm", "head")
     chosen: dict[str, Any] = {
         "context_length": 11,
         "d_model": 5 * heads,
@@ -54,12 +54,20 @@ def configs(draw: st.DrawFn, *, one_token_at_a_time: bool = False) -> dict[str, 
         "tie_head": one(True, False),
         **one(*kinds, *([] if one_token_at_a_time else [{"attention": "none", "recurrence": "lstm"}])),
     }
-    if not chosen["tie_head"]:
-        names += ("head",)
     bias = draw(st.booleans() | st.fixed_dictionaries(dict.fromkeys(names, st.booleans())))
     chosen["bias"] = bias if "recurrence" not in chosen else isinstance(bias, dict)
     if chosen["norm"] != "none":
         chosen |= {"norm_epsilon": one(1e-5, 0.03), "final_norm": one(True, False)}
     if chosen["norm"] != "post" and chosen["residual"] and "none" not in (chosen["attention"], chosen["feed_forward"]):
         chosen["parallel"] = one(True, False)
+    if not one_token_at_a_time:
+        chosen["embedding_norm"] = one(True, False)
+        chosen["head_transform"] = one(True, False) and chosen["feed_forward"] not in ("swiglu", "none")
     return chosen
+
+
+@st.composite
+def encoder_decoders(draw: st.DrawFn) -> dict[str, Any]:
+    """The settings of an encoder-decoder."""
+    chosen = draw(configs().filter(lambda chosen: chosen["attention"] != "none"))
+    return {**chosen, "shape": "encoder-decoder", "source_length": 5, "encoder_layers": draw(st.integers(0, 2))}

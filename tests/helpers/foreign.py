@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import safetensors.torch
+from tokenizers import Tokenizer as Engine
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from torch import Tensor
 from variants import TOKENIZER, enlarged
 
@@ -39,8 +41,31 @@ OF_FORM: dict[str, dict[str, Any]] = {
         "bias": {"qkv": False},
     },
     "mpt": {"positions": "alibi", "bias": False, "d_ff": 64},
+    "bert": {
+        "norm": "post",
+        "embedding_norm": True,
+        "shape": "encoder",
+        "head_transform": True,
+        "tie_head": True,
+        "bias": {"head": True},
+    },
 }
 """A model that each form expresses as it is."""
+
+
+NAMED = {f"{kind}_token": f"[{kind.upper()}]" for kind in ("pad", "unk", "cls", "sep", "mask")}
+WORDS = [*NAMED.values(), *["to", "be", "or", "not", "##t", "##s", "that", "is", "the", "quest", "##ion", "a", "b"]]
+
+
+def wordpiece() -> Engine:
+    """A tokenizer like BERT's."""
+    made = Engine(models.WordPiece({word: token for token, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    made.normalizer = normalizers.BertNormalizer(lowercase=True)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", 2), ("[SEP]", 3)])
+    made.decoder = decoders.WordPiece()
+    made.add_special_tokens(list(NAMED.values()))
+    return made
 
 
 def of_form(form: str, vocab_size: int = 256) -> Transformer:

@@ -9,24 +9,22 @@ import torch
 from equations import Names
 from torch import Tensor
 
-from vitral.explanation.examples.parameters import Total
 from vitral.explanation.expressions import Call, Constant, nodes
 from vitral.explanation.expressions.tree import Table
 from vitral.explanation.readings.writing import asides
-from vitral.explanation.rows import Beam, Filtered, Greedy, Rotary, Sinusoids
+from vitral.explanation.rows import Beam, Filtered, Greedy, Rotary
 from vitral.explanation.sheet import Index, Sheet, SheetQuantity
 
 STATEMENTS = {
     "M": "0 where attention is allowed, −∞ elsewhere",
     "σ": "standard deviation of the visible scores of its row, or the root of d_k if they do not differ",
     "θ": "the rate of pair i, 1 over the base to the power of i/h, scaled as in Llama 3.1",
-    "p": "last row of the probabilities",
     "p_t": "probability of word t after the words before it",
 }
 """Definitions in words, by their name, and statements that stand alone."""
 ALONE = (
-    "p and 2i are counted from 0",
-    "position p is counted from 1, column 2i from 0",
+    "p and i are counted from 0",
+    "p is counted from 1, i from 0",
     "0 for words that are not kept",
 )
 
@@ -49,14 +47,16 @@ def names_of(sheet: Sheet, quantity: SheetQuantity, head: int = 0) -> Names:
         made.ranges["l"] = range(max(sheet.values[quantity.inputs[0]].shape))
     _constants(made, sheet, quantity, head)
     inputs = [sheet.values[name] for name in quantity.inputs]
+    if quantity.name == "total":
+        made.ranges["i"] = range(len(inputs[0]))
     for kind, define in DEFINE.items():
         if isinstance(quantity.row, kind):
             define(made, sheet, quantity, inputs, head)
     if quantity.is_free:
         _computed(made, sheet, quantity)
-    for name, other in sheet.names.items():
-        if other.letters != name:
-            values[other.letters] = values[name]
+    for key, value in list(values.items()):
+        name, mark, above = key.partition("^")  # W stands for W^Q, W^K and all others
+        values[sheet.called(name) + mark + above] = value
     return made
 
 
@@ -104,23 +104,12 @@ def _constants(names: Names, sheet: Sheet, quantity: SheetQuantity, head: int) -
 
 
 def _positions(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
-    row = quantity.row
-    if isinstance(row, Sinusoids):
-        names.values["h"] = (row.width + 1) // 2
-        names.values["d_model"] = names.values["d[model]"] = row.width
-    if isinstance(row, Rotary):
-        names.values["h"] = len(row.frequencies)
-        names.values["w"], names.values["θ"] = row.width, row.frequencies.numpy()
-
-
-def _total(names: Names, sheet: Sheet, quantity: Any, inputs: list[Tensor], head: int) -> None:
-    names.values["others"] = quantity.row.rest
-    names.ranges["i"] = range(len(inputs[0]))
+    if isinstance(quantity.row, Rotary):
+        names.values["θ"] = quantity.row.frequencies.numpy()
 
 
 def _filtered(names: Names, sheet: Sheet, quantity: Any, inputs: list[Tensor], head: int) -> None:
     shares = sheet.values[quantity.name]
-    names.values["p"], names.values["T"] = inputs[0][-1].numpy(), quantity.row.value
     names.ranges["l"] = range(len(shares))
     names.ranges["kept"] = [place for place in range(len(shares)) if shares[place] > 0]
 
@@ -179,8 +168,6 @@ def _lay_out(values: dict[str, Any], sheet: Sheet) -> None:
 
 DEFINE = {
     Rotary: _positions,
-    Sinusoids: _positions,
-    Total: _total,
     Filtered: _filtered,
     Greedy: _greedy,
     Beam: _beam,

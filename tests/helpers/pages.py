@@ -45,11 +45,14 @@ def in_page(body: str, cases: Sequence[Any], source: str | None = None) -> list[
     return in_node(f"const page = vitralPage; {{ {body} }}", cases, source=source or asset("page.js"))
 
 
-def content_of(model: Transformer, tokenizer: Tokenizer, text: str, name: str = "a model") -> PageContent:
-    """What a page of a model carries, with this sentence."""
+def content_of(
+    model: Transformer, tokenizer: Tokenizer, text: str, name: str = "a model", source: str = ""
+) -> PageContent:
+    """What a page of a model carries, with this sentence; an encoder reads `source`."""
     run: Any = SimpleNamespace(model=model, tokenizer=tokenizer, step=1)
-    about = about_run(run, name) | {"passages": [text], "commands": {}}
-    return PageContent(about, *graphs_of(model), checks_of(model, tokenizer, [tokenizer.encode(text).tolist()]))
+    about = about_run(run, name) | {"passages": [text], "commands": {}} | ({"sources": [source]} if source else {})
+    sentences, sources = ([tokenizer.encode(each).tolist()] if each else [] for each in (text, source))
+    return PageContent(about, *graphs_of(model), checks_of(model, tokenizer, sentences, sources))
 
 
 TRACE = """

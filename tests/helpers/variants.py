@@ -72,6 +72,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "final norm after post-norm": {"norm": "post", "final_norm": True},
     "no final norm": {"final_norm": False, "bias": {"output": False, "feed_forward": False}},
+    "like BERT, causal": {
+        **{"norm": "post", "embedding_norm": True, "head_transform": True, "tie_head": True, "bias": {"head": True}},
+    },
 }
 EXPLAINED = {name: parts for name, parts in VARIANTS.items() if "recurrence" not in parts}
 """Those that can be explained step by step: an LSTM's steps are not known."""

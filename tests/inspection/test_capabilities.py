@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,15 @@ class TestInfilling:
         assert found is not None
         assert torch.allclose(found.exp(), joint.softmax(dim=1), atol=1e-5)
 
+    def test_a_model_of_both_objectives_fills_at_the_position_before_without_the_causal_mask(self) -> None:
+        model, windows = model_with("causal"), some_windows()
+        found = infilling(Predictor(model, None, (0,), shifted_token=0), windows, 7)
+        windows[:, 7] = 0
+        with torch.inference_mode():
+            logits = model(windows, bidirectional=True)[:, 6, 1:].double()
+        assert found is not None
+        assert torch.allclose(found[:, 1:], logits.log_softmax(-1))
+
     def test_a_model_that_sees_its_target_cannot(self) -> None:
         assert infilling(predictor("bidirectional"), some_windows(), 7) is None
 
@@ -88,6 +98,7 @@ class TestCapabilities:
             ({"name": "prefix", "length": 5}, None, 9, False, True),  # all but the prefix's first four
             ("bidirectional", MASKING, 2, True, True),  # 15% to the nearest whole number
             ("bidirectional", None, 13, True, False),
+            ("causal", replace(MASKING, is_shifted=True), 13, False, True),
         ],
     )
     def test_every_mask_is_measured_and_the_result_is_plain(

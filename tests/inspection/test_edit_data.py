@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.inspection.edit_data import Edit, edited, editor, edits_of, existing, read_edits
+from vitral.inspection.edits import Edit, edited, editor, edits_of, existing, read_edits
 
 HEADED = torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(1))
 FLAT = HEADED[:, 0]

@@ -15,8 +15,7 @@ from vitral.inspection import (
     edited_trace,
     inspect_text,
 )
-from vitral.inspection.edit_data import edits_of
-from vitral.inspection.edits import effect_of_edits, heads_by_name
+from vitral.inspection.edits import edits_of, effect_of_edits, heads_by_name
 from vitral.model import Transformer
 
 OTHER = "hab\ncab "

@@ -123,7 +123,6 @@ def prepared(text: str, folder: Path) -> Dataset:
     return prepare(CorpusConfig.parse({"source": str(path), "split": "blocks"}))
 
 
-@pytest.mark.usefixtures("own_cache")
 def test_passages_of_works_of_their_own_letters_are_classified_by_token_counts(tmp_path: Path) -> None:
     dataset = prepared(collection() + f"LOST\n\n{'uvw ' * 50_000}", tmp_path)
     titles, passages, works = passages_by_work(dataset, 16, {"train": 20, "test": 5})

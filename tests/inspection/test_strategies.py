@@ -32,7 +32,7 @@ CONTEXT = 8
 
 
 @pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory, own_cache: None) -> Dataset:
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     """A text of words drawn by chance."""
     path = tmp_path_factory.mktemp("corpus") / "words.txt"
     words = ["the", "cat", "dog", "saw", "a", "bird", "and", "sang", "to", "me"]

@@ -9,7 +9,7 @@ from variants import TEXT, TOKENIZER, made
 
 from vitral.core.errors import UsageError
 from vitral.inspection import edited_trace
-from vitral.inspection.edit_data import edits_of
+from vitral.inspection.edits import edits_of
 from vitral.inspection.sweep import sweep_places
 
 OTHER = "abch\nba "

@@ -7,11 +7,6 @@ from vitral.inspection.text_units import characters_per_token, share_of_words, t
 from vitral.model import ModelConfig, Transformer, count_parameters
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(own_cache: None) -> None:
-    """Prepared texts go to a folder of the tests."""
-
-
 def data(tmp_path, text: str, tokenizer: str) -> Dataset:
     path = tmp_path / "t.txt"
     path.write_text(text, encoding="utf-8")

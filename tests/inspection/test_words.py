@@ -167,7 +167,7 @@ def measured(dataset: Dataset, **changes: Any) -> dict[str, Any]:
     return word_measures(model, dataset.tokenizer, dataset.splits, most_words=300)
 
 
-def test_word_measures_are_plain_data_twice_the_same(tmp_path: Path, own_cache: None) -> None:
+def test_word_measures_are_plain_data_twice_the_same(tmp_path: Path) -> None:
     dataset = dataset_of(tmp_path / "words.txt")
     data = measured(dataset, context_length=64)
     assert json.loads(json.dumps(data, allow_nan=False)) == data

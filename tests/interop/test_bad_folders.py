@@ -67,7 +67,7 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
         folder, lambda held: held.update({"lm_head.weight": held["transformer.wte.weight"] + 1})
     ),
     "no configuration": lambda folder: (folder / "config.json").unlink(),
-    "an unknown type": lambda folder: change_config(folder, model_type="bert"),
+    "an unknown type": lambda folder: change_config(folder, model_type="albert"),
     "an unknown key": lambda folder: change_config(folder, secret_scale=2.0),
     "more rows": lambda folder: change_config(folder, vocab_size=300),
     "an enormous width": lambda folder: change_config(folder, n_embd=2**23),

@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 import safetensors.torch
-from foreign import of_form, write_source
+from foreign import WORDS, of_form, wordpiece, write_source
 from nanogpt import of_our_sizes, saved
 from notes_model import ROWS, NotesModel, large, notes_tensors
 from symbols import symbolic_lengths
 
 from vitral.app.terminal import run
+from vitral.data import file_tokenizer
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = {"en": ROOT / "docs" / "interop.md", "pt": ROOT / "docs" / "pt" / "interop.md"}
@@ -51,6 +52,10 @@ def write_old_map(file: Path) -> None:
 
 STANDS_FOR: dict[str, tuple[str, Callable[[Path], object]]] = {
     "hf:openai-community/gpt2": ("hub/gpt2", lambda folder: write_source(folder, "gpt2", of_form("gpt2"))),
+    "hf:google-bert/bert-base-uncased": (
+        "hub/bert",
+        lambda folder: write_source(folder, "bert", of_form("bert", len(WORDS)), file_tokenizer(wordpiece().to_str())),
+    ),
 }
 """What the network would bring: what is made here in its place."""
 FILES: dict[str, Callable[[Path], object]] = {

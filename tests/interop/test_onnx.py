@@ -15,7 +15,7 @@ from foreign import run_of
 from symbols import symbolic_lengths
 from variants import VARIANTS, enlarged, made
 
-from vitral import export
+from vitral import export, train
 from vitral.core.errors import UsageError
 from vitral.core.parts import register
 from vitral.data import byte_tokenizer
@@ -76,6 +76,27 @@ def test_a_model_is_the_same_in_onnxruntime(
     assert not [record for record in caplog.records if record.levelno >= logging.INFO]
     assert logging.root.manager.disable == disabled
     assert json.loads((tmp_path / "out" / "PROOF.json").read_text())["activation_differences"]
+
+
+def test_an_encoder_decoder_reads_a_source_with_padding_there_and_nothing_else_has_one(tmp_path: Path) -> None:
+    sizes = {"d_model": 12, "num_heads": 2, "num_layers": 1, "d_ff": 7, "positions": "rotary"}
+    steps = {"steps": 1, "evaluate_every": 1}
+    model = {"shape": "encoder-decoder", **sizes}
+    run = train("task:reverse", tmp_path / "run", model=model, training=steps, progress=False)
+    proof = export(run, tmp_path / "out", to="onnx").proof
+    assert proof is not None
+    assert proof.relative_difference < 1e-5
+    assert list(proof.activation_differences) == run.model.activation_names
+    assert "encoder.blocks.0.attn.weights" in proof.activation_differences
+    session = importlib.import_module("onnxruntime").InferenceSession(tmp_path / "out" / "model.onnx")
+    tokens, source = torch.arange(10).reshape(2, 5), torch.tensor([[1, 2, 3, 4], [5, 6, -1, -1]])
+    with torch.inference_mode():
+        expected = run.model(tokens, source=source).numpy()
+    (found,) = session.run(None, {"input_ids": tokens.numpy(), "source": source.numpy()})
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+    for to in ("hf", "gguf", "torch-nn", "graph"):
+        with pytest.raises(UsageError, match="encoder-decoder"):
+            export(run, tmp_path / to, to=to)
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,7 @@ CLASSES = {
     "opt": "OPTConfig",
     "gpt-neo": "GPTNeoConfig",
     "mpt": "MptConfig",
+    "bert": "BertConfig",
 }
 
 
@@ -84,6 +85,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "eos list": ("gpt2", {"eos_token_id": [1, 2, "x"]}),
     "opt, another inner width": ("opt", {"word_embed_proj_dim": 8}),
     "qwen2 slides in a layer": ("qwen2", {"layer_types": ["full_attention", "sliding_attention"]}),
+    "bert, causal": ("bert", {"is_decoder": True}),
+    "bert, relative positions": ("bert", {"position_embedding_type": "relative_key"}),
+    "bert, an own head": ("bert", {"tie_word_embeddings": False}),
     "mpt scale by name": ("mpt", {"attn_config": {"softmax_scale": "linear"}}),
 }
 

@@ -30,11 +30,13 @@ def test_an_export_is_proved_and_what_the_library_writes_again_is_the_same_run(n
     assert made_export.proof.relative_difference < 1e-5
     assert made_export.proof.equal_text
     assert json.loads((tmp_path / "out" / "PROOF.json").read_text())["equal_greedy_text"] is True
-    theirs: Any = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype="auto").eval()
+    auto = transformers.AutoModelForMaskedLM if name == "bert" else transformers.AutoModelForCausalLM
+    theirs: Any = auto.from_pretrained(tmp_path / "out", dtype="auto").eval()
     assert type(theirs).__name__ == all_forms()[name].architecture
     tokens = torch.arange(14)[None] * 7 % 256
     with torch.inference_mode():
-        assert theirs.generate(tokens[:, :5], do_sample=False, pad_token_id=0).shape[1] <= 16  # ends at the context
+        if name != "bert":  # generation ends at the context
+            assert theirs.generate(tokens[:, :5], do_sample=False, pad_token_id=0).shape[1] <= 16
         theirs.save_pretrained(tmp_path / "again", safe_serialization=True)
         expected = theirs(tokens).logits
     tokenizer = tmp_path / "out" / "tokenizer.json"

@@ -3,9 +3,10 @@
 from typing import Any
 
 import torch
-from configs import configs
+from configs import configs, encoder_decoders
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from vitral.core.taps import Recorder
@@ -14,7 +15,11 @@ from vitral.model import ModelConfig, Transformer, cost, count_parameters, param
 SHAKESPEARE = {"context_length": 50, "d_model": 128, "num_layers": 2, "num_heads": 2, "d_ff": 512}
 
 
-@given(configs(), st.integers(1, 17), st.integers(1, 11))
+def source_of(config: ModelConfig) -> Tensor | None:
+    return None if config.source_length is None else torch.zeros(1, config.source_length, dtype=torch.long)
+
+
+@given(configs() | encoder_decoders(), st.integers(1, 17), st.integers(1, 11))
 def test_the_counts_are_the_models_and_the_configuration_is_its_plain_data(
     chosen: dict[str, Any], vocab_size: int, context_length: int
 ) -> None:
@@ -23,14 +28,14 @@ def test_the_counts_are_the_models_and_the_configuration_is_its_plain_data(
     assert {row.name: row.shape for row in rows} == {n: tuple(p.shape) for n, p in model.named_parameters()}
     assert count_parameters(config, vocab_size) == sum(p.numel() for p in model.parameters())
     names = {"vocab": vocab_size, "d_ff": config.hidden_width, "num_kv_heads": config.kv_heads}
-    names |= {name: getattr(config, name) for name in ("context_length", "d_model", "num_heads", "d_head")}
+    given_names = ("context_length", "source_length", "d_model", "num_heads", "d_head")
+    names |= {name: getattr(config, name) for name in given_names}
     for row in rows:
         formula = row.formula.replace("·", "*").replace("2 ", "2 * ").replace("3 ", "3 * ").replace("4 ", "4 * ")
         assert eval(formula, {}, names) == row.count, row
-    cache = model.new_cache(1)
-    held = sum(
-        tensor.nbytes for tensor in (*cache.keys, *cache.values, *(each for pair in cache.states for each in pair))
-    )
+    cache = model.new_cache(1, source=source_of(config))
+    kept = [*zip(cache.keys, cache.values, strict=True), *cache.states, *(given[:2] for given in cache.source or ())]
+    held = sum(tensor.nbytes for pair in kept for tensor in pair)
     assert held == cost(config, vocab_size).cache_bytes
     assert ModelConfig.parse(config.plain()) == config
 
@@ -65,12 +70,13 @@ def test_operations_and_bytes_by_hand() -> None:
     assert wide.activation_bytes == 4 * 5 * (2 * 6 + 6 + 4 * 2 * 7 + 2 * 11 + 2 * 6 + 2 * 7)
 
 
-@given(configs(), st.integers(1, 17))
+@given(configs() | encoder_decoders(), st.integers(1, 17))
 def test_forward_operations_are_those_that_pytorch_counts(chosen: dict[str, Any], vocab_size: int) -> None:
     # The adaptive scale computes the scores twice; of a learned one PyTorch's counter cannot follow the module.
     assume(chosen["attention"] == "none" or chosen["attention"]["scale"] in ("none", "sqrt", 0.5))
     config = ModelConfig.parse(chosen)
     model = Transformer(config, vocab_size).double()  # oneDNN, which the counter does not see, has no LSTM in float64
     with FlopCounterMode(display=False) as counter, torch.inference_mode():
-        model(torch.zeros(1, 11, dtype=torch.long), tap=Recorder())  # the traced execution is made of plain products
-    assert counter.get_total_flops() == 11 * cost(config, vocab_size).forward_flops
+        # The traced execution is made of plain products.
+        model(torch.zeros(1, 11, dtype=torch.long), source=source_of(config), tap=Recorder())
+    assert counter.get_total_flops() // 11 == cost(config, vocab_size).forward_flops

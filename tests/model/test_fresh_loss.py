@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from configs import configs
+from configs import configs, encoder_decoders
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -31,13 +31,15 @@ def fresh_excess(model: Transformer) -> float:
     """
     time = min(model.config.context_length, 64)
     tokens = torch.randint(model.vocab_size, (4, time), generator=torch_stream(0, "fresh"))
+    tokens = tokens.to(model.token_embedding.weight.device)
+    source = None if model.encoder is None else tokens.flip(1)[:, : model.config.source_length]
     with evaluating(model):
-        logits = model(tokens.to(model.token_embedding.weight.device)).cpu().double()
+        logits = model(tokens, source=source).cpu().double()
     return float((logits.logsumexp(-1) - logits.mean(-1)).mean()) - math.log(model.vocab_size)
 
 
 @given(
-    configs(),
+    configs() | encoder_decoders(),
     st.sampled_from(["gpt2", "wide", "pytorch", "lecun"]),
     st.sampled_from([16, 64, 128]),
     st.integers(20, 500),

@@ -26,6 +26,7 @@ def test_models_that_share_a_part_share_its_numbers() -> None:
         {"tie_head": True},
         {"residual": False},
         {"attention": {"mask": "bidirectional", "scale": "learned"}},
+        {"shape": "encoder-decoder"},
     ]
     for other in others:
         shared = made(**other).state_dict()

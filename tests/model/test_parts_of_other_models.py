@@ -189,6 +189,26 @@ def test_a_final_norm_is_there_or_not(norm: str, final: bool) -> None:
     torch.testing.assert_close(kept["final_norm"], expected)
 
 
+def test_a_norm_after_the_embeddings_and_a_transform_before_a_tied_head_with_a_bias() -> None:
+    parts = {"embedding_norm": True, "head_transform": True, "tie_head": True, "bias": {"head": True}}
+    model, ids = made(config(norm="post", feed_forward="relu", **parts)), tokens()
+    kept, weights = model.trace(ids), model.state_dict()
+
+    def norm(x: Tensor, name: str) -> Tensor:
+        return functional.layer_norm(x, (15,), weights[f"{name}.weight"], weights[f"{name}.bias"])
+
+    close = partial(torch.testing.assert_close, rtol=0, atol=1e-12)
+    close(kept["embed"], weights["token_embedding.weight"][ids] + weights["positions.weight"][:TIME])
+    close(kept["blocks.0.resid_pre"], norm(kept["embed"], "embedding_norm"))
+    lined = kept["final_norm"] @ weights["head_transform.linear.weight"].T + weights["head_transform.linear.bias"]
+    close(kept["head_transform"], norm(lined.relu(), "head_transform.norm"))
+    close(kept["logits"], kept["head_transform"] @ weights["token_embedding.weight"].T + weights["head.bias"])
+    with torch.inference_mode():
+        close(model.unembed(kept["final_norm"]), kept["logits"])
+    assert not can_decode_step(model, 1)
+    assert not can_decode_step(made(config(embedding_norm=True)), 1)
+
+
 def test_repeated_masks_are_their_shortest_list() -> None:
     twice = config(num_layers=4, attention={"mask": ["causal", WINDOW, "causal", WINDOW]})
     assert twice == config(num_layers=4, attention={"mask": ["causal", WINDOW]})
@@ -200,7 +220,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"norm": "none", "final_norm": True}, "final_norm"),
     ({"parallel": True, "norm": "post"}, "parallel"),
     ({"parallel": True, "attention": "none"}, "parallel"),
-    ({"bias": {"head": True}, "tie_head": True}, "bias.head"),
+    ({"head_transform": True, "feed_forward": "swiglu"}, "head_transform"),
     ({"bias": {"norm": False}, "attention": "none", "recurrence": "lstm"}, "bias"),
     ({"attention": {"mask": ["causal", WINDOW, "causal", "bidirectional"]}}, "num_layers = 3"),
     ({"attention": {"mask": []}}, "mask"),

@@ -12,18 +12,21 @@ from vitral.core.taps import Editor
 from vitral.model.block import Block
 
 RECURRENT = ("recurrence_norm", "recurrence.out", "recurrence_sum")
+CROSS = [name for name in BLOCK_STEPS if "cross" in name]
 PRE, POST = ("attn_norm", "mlp_norm"), ("attn_sum", "mlp_sum")
 ATTENTION, MLP = ([name for name in BLOCK_STEPS if name.startswith(part)] for part in ("attn", "mlp"))
+BERT = {"embedding_norm": True, "head_transform": True}
 LSTM = {"attention": "none", "recurrence": "lstm"}
 ROTARY, GATE = ("attn.q_pre", "attn.k_pre"), ("mlp.gate",)
 ABSENT = [
     ({}, (*POST, *ROTARY, *GATE)),
-    ({"norm": "post"}, (*PRE, *ROTARY, *GATE)),
+    ({"norm": "post", **BERT}, (*PRE, *ROTARY, *GATE)),
     ({"norm": "none"}, (*PRE, *POST, *ROTARY, *GATE)),
     ({"positions": "rotary", "d_model": 24, "residual": False}, (*POST, *GATE)),
     ({"positions": "rotary", "d_model": 24, "norm": "post", "feed_forward": "swiglu"}, PRE),
     ({"attention": "none"}, (*POST, *GATE, *ATTENTION)),
     ({"feed_forward": "none"}, (*POST, *ROTARY, *MLP)),
+    ({"shape": "encoder", "num_labels": 3}, (*POST, *ROTARY, *GATE)),
     ({**LSTM}, (*ATTENTION, *GATE, "mlp_sum", "recurrence_sum")),
     ({**LSTM, "norm": "post"}, (*ATTENTION, *GATE, "mlp_norm", "recurrence_norm")),
     ({**LSTM, "norm": "none", "feed_forward": "none", "residual": False}, (*ATTENTION, *MLP, *RECURRENT[::2])),
@@ -36,7 +39,9 @@ def test_every_name_is_recorded_in_order_and_no_other(
     config: dict[str, Any], absent: tuple[str, ...], num_layers: int
 ) -> None:
     model = lively(num_layers=num_layers, **config)
-    absent = absent if "recurrence" in config else (*absent, *RECURRENT)
+    absent = (*absent, *CROSS) if "recurrence" in config else (*absent, *RECURRENT, *CROSS)
+    absent = absent if "head_transform" in config else (*absent, "embed_norm", "head_transform")
+    absent = absent if "num_labels" in config else (*absent, "pooled")
     assert list(model.trace(tokens())) == model.activation_names == activation_names(num_layers, absent)
 
 
@@ -99,10 +104,10 @@ def test_every_activation_may_be_replaced(config: dict[str, Any]) -> None:
 
 
 def test_unknown_names_are_refused_with_the_nearest() -> None:
-    require_known(["blocks.1.attn.q"], 2)
+    require_known(["blocks.1.attn.q"], activation_names(2))
     with pytest.raises(
         ValueError, match=r"no activation is called 'blocks\.0\.atn\.q', did you mean 'blocks\.0\.attn\.q'"
     ):
-        require_known(["blocks.0.atn.q"], 2)
+        require_known(["blocks.0.atn.q"], activation_names(2))
     with pytest.raises(ValueError, match=r"no activation is called 'blocks\.2\.attn\.q'"):
-        require_known(["blocks.2.attn.q"], 2)
+        require_known(["blocks.2.attn.q"], activation_names(2))

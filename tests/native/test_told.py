@@ -10,7 +10,7 @@ from tests.conftest import SETTINGS
 from vitral.app.terminal import run
 from vitral.model.native import build, described, native
 
-pytestmark = pytest.mark.usefixtures("used", "own_cache")
+pytestmark = pytest.mark.usefixtures("used")
 
 
 @pytest.mark.parametrize("switch", ["1", "0"])

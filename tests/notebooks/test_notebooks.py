@@ -27,9 +27,7 @@ BEGINNING = 'value="0.0000"'
 
 
 @pytest.fixture
-def kernel(
-    tmp_path: Path, own_cache: None, monkeypatch: pytest.MonkeyPatch
-) -> "Iterator[tuple[KernelManager, BlockingKernelClient]]":
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Iterator[tuple[KernelManager, BlockingKernelClient]]":
     """A kernel of this Python in an empty folder, which reads and writes no settings of the user."""
     from jupyter_client.manager import start_new_kernel
 

@@ -11,7 +11,7 @@ from pages import mulberry32
 from torch import Tensor
 from variants import TOKENIZER, made
 
-from vitral.decoding import Sampling, beam_search, choose, distribution
+from vitral.decoding import GenerateOptions, Sampling, beam_search, choose, distribution
 from vitral.decoding import sampling as filters
 
 pytestmark = [pytest.mark.merge, needs_web]
@@ -135,7 +135,9 @@ def test_beams_are_those_of_beam_search() -> None:
         table = model(every).transpose(0, 1)
     for beams, length in product((1, 2, 5), (1, 4, 12)):
         prompt = TOKENIZER.decode([3])
-        samples = beam_search(model, TOKENIZER, prompt, max_tokens=length, num_beams=beams, n_best=beams)
+        samples = beam_search(
+            model, TOKENIZER, prompt, max_tokens=length, num_beams=beams, options=GenerateOptions(num_samples=beams)
+        )
         given = {"logits": table.tolist(), "start": 3, "forbidden": list(TOKENIZER.specials)}
         given |= {"length": length, "beams": beams}
         (generations,) = in_node(GROWN, [given], *MODULES)

@@ -17,12 +17,11 @@ from variants import TEXT, TOKENIZER
 import vitral
 from vitral.app.terminal import app
 from vitral.core.errors import UsageError
-from vitral.page.content import expected_size
+from vitral.page.content import expected_size, in_commands
 from vitral.page.document import SCRIPT, as_text, asset, own_stops, page_document, parts_of, sentences, words
-from vitral.page.said import in_commands
 from vitral.page.tour import KEYS, LEFT_OUT, stops_of
 
-MOST_WEIGHT = 98_000
+MOST_WEIGHT = 100_000
 """Bytes of script and style, compressed; the words, which are data, come on top."""
 
 

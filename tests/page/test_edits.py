@@ -13,8 +13,7 @@ from variants import TEXT, TOKENIZER
 
 from vitral.core.errors import UsageError
 from vitral.inspection import edited_trace
-from vitral.inspection.edit_data import Edit, edits_of, existing
-from vitral.inspection.edits import heads_by_name
+from vitral.inspection.edits import Edit, edits_of, existing, heads_by_name
 from vitral.model import Transformer
 from vitral.page.document import parts_of
 

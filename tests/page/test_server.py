@@ -26,7 +26,7 @@ import vitral
 from vitral.app.terminal import run as command
 from vitral.decoding import Sampling, choose, distribution
 from vitral.inspection import edited_trace
-from vitral.inspection.edit_data import edits_of, existing
+from vitral.inspection.edits import edits_of, existing
 from vitral.inspection.lens import lens_logits
 from vitral.model import Transformer
 from vitral.page.server.app import MOST_BODY, Server

@@ -13,7 +13,7 @@ from pages import Carried, chromium, opened
 from variants import TEXT, TOKENIZER
 
 from vitral.inspection import edited_trace
-from vitral.inspection.edit_data import edits_of
+from vitral.inspection.edits import edits_of
 from vitral.page.document import page_document
 from vitral.page.tour import stops_of
 
@@ -179,7 +179,7 @@ def test_the_tour_sets_its_addresses_and_stands_clear_of_what_it_speaks_of(page:
         if stop["highlight"] == "readers":
             continue
         shown.get_by_role("heading", name=stop["title"]).wait_for()
-        now = parse_qs("p=-1&e=[]&b=0&h=0") | parse_qs(shown.evaluate("vitralPage.written()"))
+        now = parse_qs("p=-1&e=[]&b=0&h=0&w=1") | parse_qs(shown.evaluate("vitralPage.written()"))
         assert now == now | parse_qs(stop["address"]) | {"k": ["3"]}
         part, card = (shown.locator(at).bounding_box() for at in ("[data-toured]", ".tour"))
         assert part["x"] + part["width"] <= card["x"]
@@ -256,7 +256,7 @@ def test_every_number_of_the_worked_attention_is_the_traced_one(
 
 
 def test_a_bar_that_is_drawn_is_an_edit_and_all_follows_as_in_python(carried: Carried, page: Any) -> None:
-    model, shown = carried("rotary")[0], page("rotary", "#l=en&h=1&p=6")
+    model, shown = carried("rotary")[0], page("rotary", "#l=en&h=1&p=6&w=5")
     hand = shown.locator(".hand")
     hand.scroll_into_view_if_needed()
     box = hand.bounding_box()
@@ -281,7 +281,7 @@ def test_a_bar_that_is_drawn_is_an_edit_and_all_follows_as_in_python(carried: Ca
 
 
 def test_the_step_and_the_compared_token_stay_in_the_address_and_in_print(page: Any) -> None:
-    shown = page("pre", "#l=en&p=6")
+    shown = page("pre", "#l=en&p=6&w=5")
     shown.locator('[data-step="5"]').focus()
     for key, step in (("ArrowLeft", 4), ("2", 2), ("ArrowRight", 3)):
         shown.keyboard.press(key)
@@ -308,4 +308,4 @@ def test_the_worked_attention_says_what_is_so(page: Any) -> None:
         (f"e={json.dumps(off)}", "this head is switched off"),
         (f"e={json.dumps(flat)}", "share out"),
     ):
-        assert told in page("pre", f"#l=en&{fragment}").evaluate(WORKED)["text"]
+        assert told in page("pre", f"#l=en&w=5&{fragment}").evaluate(WORKED)["text"]

@@ -115,6 +115,16 @@ OWN: dict[str, Callable[[], Tokenizer]] = {
     "bytes": byte_tokenizer,
     "pairs": lambda: bpe_tokenizer(learn_merges([TEXT], 400)),
 }
+
+
+def require_equal_ids(tokenizer: Tokenizer, texts: list[str]) -> None:
+    """A browser's ids and texts are those of the package."""
+    told = in_page(ENCODE, [[json.loads(json.dumps(carried_tokenizer(tokenizer))), texts]])[0]
+    for text, each in zip(texts, told, strict=True):
+        wanted = expected(tokenizer, text)
+        assert each == {**wanted, "text": tokenizer.decode(wanted["ids"])}, ascii(text)
+
+
 DECLARED = {SPECIAL: 3, "<|e": 5, "é": 7, "\n": 11}
 
 
@@ -125,11 +135,7 @@ DECLARED = {SPECIAL: 3, "<|e": 5, "é": 7, "\n": 11}
 def test_own_tokenizers_give_equal_ids(kind: str, special: bool) -> None:
     base = OWN[kind]()
     tokenizer = declaring(base, DECLARED) if special else base
-    texts = strings(1, alphabet=TEXT)
-    told = in_page(ENCODE, [[carried_tokenizer(tokenizer), texts]])[0]
-    for text, each in zip(texts, told, strict=True):
-        wanted = expected(tokenizer, text)
-        assert each == {**wanted, "text": tokenizer.decode(wanted["ids"])}, ascii(text)
+    require_equal_ids(tokenizer, strings(1, alphabet=TEXT))
 
 
 @pytest.mark.merge
@@ -138,11 +144,7 @@ def test_own_tokenizers_give_equal_ids(kind: str, special: bool) -> None:
 def test_tokenizers_of_other_libraries_give_equal_ids(kind: str) -> None:
     tokenizer = FILES[kind]()
     # A browser's normal forms know other characters than the package's; see docs/page.md.
-    texts = strings(2, alphabet=TEXT, surrogates=kind != "nfc")
-    told = in_page(ENCODE, [[json.loads(json.dumps(carried_tokenizer(tokenizer))), texts]])[0]
-    for text, each in zip(texts, told, strict=True):
-        wanted = expected(tokenizer, text)
-        assert each == {**wanted, "text": tokenizer.decode(wanted["ids"])}, ascii(text)
+    require_equal_ids(tokenizer, strings(2, alphabet=TEXT, surrogates=kind != "nfc"))
 
 
 UNCARRIED: dict[str, dict[str, Any]] = {

@@ -149,7 +149,8 @@ def window() -> Iterator[Any]:
 def test_a_carried_page_is_as_if_opened_anew(seed: int, window: Any, filmed: Filmed) -> None:
     contents = [content_of(model, tokenizer, TEXT, name) for name, model, tokenizer in models()]
     runs = {"film": filmed("pre"), "beside": filmed("no attention")}
-    contents += [page_content(runs["film"], "film"), page_of(runs)]
+    both = made({"shape": "encoder-decoder", "source_length": 9, "encoder_layers": 1})
+    contents += [page_content(runs["film"], "film"), page_of(runs), content_of(both, TOKENIZER, TEXT, "both", "bach")]
     for place, content in enumerate(contents):
         address = f"https://page-{place}.test/"  # a file has no list of its own addresses to go back to
         given = {"body": page_document(content), "content_type": "text/html"}

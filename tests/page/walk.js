@@ -5,10 +5,8 @@ const EXCEPT = [
   ".menu", // "Copied." and the open menu of a figure
   "dialog", // the list of keys
   ".mark-tip, .mark-ring, [role=grid] > [role=row]", // where the pointer or the keyboard is
-  ".written, #going-on ~ *", // what the model writes and where its beams lead
   ".choice-top p:has(> .button)", // the way back from a token that was chosen
   ".game", // the reader's guess
-  ".wrote, .readers .controls", // what two readers write
 ];
 const UNTOLD = /^(style|class|tabindex|id|aria-activedescendant|font-family)$/;
 
@@ -18,9 +16,9 @@ globalThis.walk = (() => {
   const KINDS = {
     press: "button, summary, a[href^='#'], input[type=checkbox], input[type=radio]",
     slide: "input[type=range]",
-    fill: "input[type=number]",
+    fill: "input[type=number], input[inputmode]",
     select: "select",
-    write: "textarea, input[type=text]",
+    write: "textarea",
     point: ".mark > [tabindex]",
     key: ".mark > [tabindex], button, input, body",
   };
@@ -38,7 +36,7 @@ globalThis.walk = (() => {
     ...["t=99&k=0&q=2&m=-1", "t=0&k=3&q=0.5&m=0.1", "u=0.5&r=7", "f=heads", "f=lens", "f=none", "c=dark&l=pt", "d=change length"],
     ...["o=logits:0.0.99", "o=blocks.0.attn.z:0.1.2.0", "o=logits:0.1.3:1.0", "e=[{", "text=ab&e=[null]", "rather=3.99&terms=1"],
     ...["w=2&j=1", "w=9&j=99", "g=1", "g=3", "g=4.done", "g=99", "v=1", "n=1&v=0", "n=5&a=10", "a=14", "a=12"],
-    ...["x=", "x=abc ha d&z=head", "x=%00&z=head", "x=ab&y=1.2&text=bc", "text=abc&x=bca&y=99.1"],
+    ...["x=", "x=abc ha d&z=head", "x=%00&z=head", "x=ab&y=1.2&text=bc", "text=abc&x=bca&y=99.1", "few=32&long=30&more=5", "long=9&beam=2.4", "beam=9.9", "source=", "source=abc&text=a&cross=1.0", "cross=9.9"],
     'e=[{"at":"embed","do":"patch","from":"abc ha b"}]',
     'e=[{"at":"embed","do":"scale","factor":1e300}]',
     'e=[{"at":"blocks.0.attn.out","do":"zero"},{"at":"blocks.1.attn.out","do":"zero"}]',
@@ -134,13 +132,14 @@ globalThis.walk = (() => {
     const [now, told] = [shown.value, JSON.stringify(said())];
     const isStill = told === before;
     before = told;
-    const asks = ids.value.length && (now || !document.querySelector(".page > [role=alert]"));
+    const asks = ids.value.length && source.value.given?.length !== 0 && (now || !document.querySelector(".page > [role=alert]"));
     const alerts = [...document.querySelectorAll("[role=alert]")].map((each) => each.textContent);
     const found = [
       asks && now?.from !== source.value && "the run",
       asks && now?.ids !== ids.value && "the sentence",
       asks && now?.edits !== edits.value && !edits.value.some((each) => each.columns) && "the changes", // of those with columns, a short sentence has some
       !isStill && "what is shown",
+      document.querySelector("[aria-busy=true]") && "what is written",
       location.hash.slice(1) !== written() && `the address, ${location.hash}, not ${written()}`,
     ].filter(Boolean);
     return found.length ? [...found, ...alerts] : found;

@@ -1,7 +1,6 @@
 """What all tests of reliability share: numbers of trials, seeds, counts in a summary, a tiny run and a tiny study."""
 
 import csv
-import json
 import os
 import random
 from collections import Counter
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Once
+from tests.training.conftest import measured_in
 from vitral.report.study import write_report
 from vitral.runs import RunFolder
 from vitral.runs.checkpoint import OPTIMIZER, STATE, WEIGHTS
@@ -60,11 +60,6 @@ def draw() -> random.Random:
 def tally(record_property: Callable[[str, Any], None]) -> Tally:
     """`tally("kills", 100)`: counted, and printed at the end of the session."""
     return lambda what, count: record_property(f"tally: {what}", count)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _own_cache(own_cache: None) -> None:
-    """Prepared texts go to a folder of the tests."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -135,8 +130,7 @@ def without_state(folder: RunFolder, step: int = STEPS) -> dict[str, bytes]:
 
 def measured(folder: RunFolder) -> list[str]:
     """What was measured, apart from times and from the ends of sessions: one JSON text for each event."""
-    events = [event for event in folder.metrics() if event["event"] not in ("end", "stopped")]
-    return [json.dumps({k: v for k, v in event.items() if k != "tokens_per_second"}) for event in events]
+    return measured_in(folder, but="stopped")
 
 
 def make_study(config: RunConfig, out: Path) -> None:

@@ -20,8 +20,7 @@ from tests.reliability.damages import DAMAGES, Tree, heard, is_one_line
 from vitral.app import terminal as cli
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.files import sha256
-from vitral.doctor.run import examine_run
-from vitral.doctor.study import examine_study
+from vitral.doctor.folders import examine_run, examine_study
 from vitral.report.run import write_run_report
 from vitral.runs import RunFolder, SealedRun, enter
 from vitral.runs.checkpoint import STATE

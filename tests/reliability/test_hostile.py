@@ -25,7 +25,7 @@ from tests.reliability.damages import Tree, is_one_line
 from vitral.app.run import Run
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.files import as_json, sealed_json, sha256
-from vitral.doctor.run import examine_run
+from vitral.doctor.folders import examine_run
 from vitral.report.run import write_run_report
 from vitral.runs import LoadedRun, RunFolder, load_run
 from vitral.runs.checkpoint import FILES, FORMAT, MANIFEST

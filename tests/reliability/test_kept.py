@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vitral.doctor.run import examine_run
+from vitral.doctor.folders import examine_run
 from vitral.runs import load_run
 from vitral.runs.environment import describe_environment
 from vitral.training import continue_run, resume

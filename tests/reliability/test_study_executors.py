@@ -10,8 +10,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ import pytest
 
 from tests.reliability.children import ON_LINUX, killed_until_it_ends
 from tests.reliability.conftest import STUDY, Tally, changed, study_numbers, trials
-from vitral.doctor.study import examine_study
+from vitral.doctor.folders import examine_study
 from vitral.report.study import write_report
 from vitral.studies import executors, run_study
 from vitral.training import RunConfig
@@ -42,8 +43,13 @@ def slow(config: RunConfig) -> RunConfig:
 def straight(slow: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     """The numbers of one process."""
     out = tmp_path_factory.mktemp("straight") / "study"
-    write_report(run_study(MANY, slow, out, budget="quick"))
+    ended(slow, None, out)
     return study_numbers(out)
+
+
+def ended(config: RunConfig, executor: Any, out: Path) -> None:
+    """The study to its end."""
+    write_report(run_study(MANY, config, out, budget="quick", executor=executor))
 
 
 def training(out: Path) -> Iterator[int]:
@@ -83,6 +89,19 @@ def require_same(out: Path, straight: dict[str, object]) -> None:
     assert examine_study(out).healthy
 
 
+def require_kills(
+    trials: int, most: int, tmp_path: Path, straight: dict[str, object], study: Callable[[Path], object]
+) -> None:
+    """Processes that train are killed so often, at most `most` of a study; each study ends with the same numbers."""
+    while trials > 0:
+        out = tmp_path / f"study-{trials}"
+        with shot_at(out, min(trials, most)) as killed:
+            study(out)
+        assert killed
+        trials -= len(killed)
+        require_same(out, straight)
+
+
 @trials(0, 0, 40)
 def test_killed_in_one_process_a_study_goes_on(
     trials: int, slow: RunConfig, straight: dict[str, object], draw: random.Random, tmp_path: Path, tally: Tally
@@ -91,8 +110,7 @@ def test_killed_in_one_process_a_study_goes_on(
     while kills < trials:
         out = tmp_path / f"study-{studies}"
         studies += 1
-        work = lambda out=out: write_report(run_study(MANY, slow, out, budget="quick"))  # noqa: E731
-        kills += killed_until_it_ends(work, draw, 3.0)
+        kills += killed_until_it_ends(partial(ended, slow, None, out), draw, 3.0)
         require_same(out, straight)
     tally("kills of a study in one process", kills)
 
@@ -107,14 +125,7 @@ def test_killed_workers_of_a_pool_are_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(executors, "cores", lambda: 2)
-    left = trials
-    while left > 0:
-        out = tmp_path / f"study-{left}"
-        with shot_at(out, min(left, executors.MOST_TRIES - 1)) as killed:
-            write_report(run_study(MANY, slow, out, budget="quick", executor=2))
-        assert killed
-        left -= len(killed)
-        require_same(out, straight)
+    require_kills(trials, executors.MOST_TRIES - 1, tmp_path, straight, partial(ended, slow, 2))
     tally("kills of workers of a pool", trials)
 
 
@@ -156,23 +167,19 @@ def test_killed_workers_of_dask_are_replaced(
     from dask import config as dask_config
     from distributed import LocalCluster
 
-    left, cluster_of = trials, cast(Any, LocalCluster)
+    cluster_of = cast(Any, LocalCluster)
     # A worker that starts again imports PyTorch, which takes longer than the usual 15 s on a busy machine.
     settings: dict[str, Any] = {
         "distributed.deploy.lost-worker-timeout": "10 minutes",
         "distributed.scheduler.allowed-failures": 9,
     }
-    while left > 0:
-        out = tmp_path / f"study-{left}"
-        with (
-            dask_config.set(settings),
-            cluster_of(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
-            shot_at(out, min(left, 2)) as killed,
-        ):
-            write_report(run_study(MANY, slow, out, budget="quick", executor=f"dask:{cluster.scheduler_address}"))
-        assert killed
-        left -= len(killed)
-        require_same(out, straight)
+
+    def study(out: Path) -> None:
+        with cluster_of(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+            ended(slow, f"dask:{cluster.scheduler_address}", out)
+
+    with dask_config.set(settings):
+        require_kills(trials, 2, tmp_path, straight, study)
     tally("kills of workers of dask", trials)
 
 
@@ -182,12 +189,6 @@ def test_killed_workers_of_dask_are_replaced(
 def test_killed_jobs_of_submitit_are_submitted_again(
     trials: int, slow: RunConfig, straight: dict[str, object], tmp_path: Path, tally: Tally
 ) -> None:
-    left = trials
-    while left > 0:
-        out = tmp_path / f"study-{left}"
-        with shot_at(out, min(left, executors.MOST_TRIES - 1)) as killed:
-            write_report(run_study(MANY, slow, out, budget="quick", executor="slurm:cluster=local"))
-        assert killed
-        left -= len(killed)
-        require_same(out, straight)
+    local = partial(ended, slow, "slurm:cluster=local")
+    require_kills(trials, executors.MOST_TRIES - 1, tmp_path, straight, local)
     tally("kills of jobs of submitit", trials)

@@ -5,7 +5,6 @@ import math
 import random
 import re
 import subprocess
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from vitral.explanation.examples.example import Example
 from vitral.explanation.formulas import number, text
 from vitral.explanation.formulas.notation import Number
 from vitral.explanation.phrasebook import phrases
-from vitral.explanation.sheet import Sheet, SheetQuantity, sheet_graph
+from vitral.explanation.sheet import Sheet, sheet_graph
 from vitral.report.live import blanks_of, to_live
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +38,7 @@ def same(mine: Tensor, expected: Tensor, what: str) -> None:
 def graphs(step: int) -> dict[str, tuple[Sheet, dict[str, Any]]]:
     """Every `step`-th sheet of the gallery."""
     made = {name: find_example(name).sheet for name in NAMES[::step]}
-    return {name: (sheet, sheet_graph(sheet)[0]) for name, sheet in made.items()}
+    return {name: (sheet, sheet_graph(sheet)) for name, sheet in made.items()}
 
 
 some_now = pytest.mark.parametrize(
@@ -112,8 +111,7 @@ d_w_q = "grad(loss, w_q)"
 @needs_node
 def test_losses_and_gradients_are_computed_in_the_browser_too() -> None:
     sheet = parse_example(BACKWARD).sheet
-    graph, stale = sheet_graph(sheet)
-    assert stale == []
+    graph = sheet_graph(sheet)
     given = {each: sheet.values[each] for each in graph["inputs"]}
     given["x"] = given["x"] + 0.3
     other, wrong = run_graphs(
@@ -336,21 +334,6 @@ def test_answers_typed_on_the_page_are_judged(tmp_path: Path) -> None:
 
 
 @pytest.mark.merge
-def test_a_quantity_without_a_graph_is_named_and_what_needs_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    example = find_example("three-words")
-    make = SheetQuantity.make
-
-    def made(self: SheetQuantity, values: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        value = make(self, values)
-        return torch.tensor(value.tolist()).double() if self.name == "weights" else value
-
-    monkeypatch.setattr(SheetQuantity, "make", made)
-    graph, stale = sheet_graph(example.sheet)
-    assert stale == ["weights", "z", "out"]
-    assert set(graph["outputs"]) == {"q", "k", "v", "scores", "scaled", "masked"}
-    assert data_of(to_live(example))["stale"] == stale
-
-
 def test_a_head_that_does_not_exist_is_refused() -> None:
     from vitral.explanation import Choice
 

@@ -21,11 +21,6 @@ Trained = Callable[..., RunFolder]
 STEPS = 9
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _own_cache(own_cache: None) -> None:
-    """Prepared texts go to a folder of the tests."""
-
-
 @pytest.fixture
 def trained(tmp_path: Path) -> Trained:
     """`trained(evaluate_every=3)`: a run of nine tiny steps on a text of five words."""

@@ -10,8 +10,7 @@ import pytest
 
 from vitral.core.language import in_language
 from vitral.report.html import page
-from vitral.report.markdown import markdown
-from vitral.report.plain import plain_text
+from vitral.report.markdown import markdown, plain_text
 from vitral.report.tables import ENDINGS, Column, Table, decimals, whole
 
 NASTY = 'a_b & 50% "x", <i> | {y} \\ \n\u202e'

@@ -11,7 +11,7 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig
 from vitral.data.tokenizers import build_tokenizer
-from vitral.doctor.run import repair_run
+from vitral.doctor.folders import repair_run
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import Checkpoint, RunConfig, RunFolder, load_run
 from vitral.runs.identity import document_hash, new_identity

@@ -23,11 +23,6 @@ from vitral.runs.lock import is_held, only_writer
 from vitral.training import RunConfig, train
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _own_cache(own_cache: None) -> None:
-    """Prepared texts go to a folder of the tests."""
-
-
 @pytest.fixture(scope="session")
 def text(once: Once) -> Path:
     """Five words in an order that is not quite regular."""

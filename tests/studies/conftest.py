@@ -138,11 +138,6 @@ def is_plain(measured: Any) -> bool:
     return json.loads(json.dumps(measured, allow_nan=False)) == measured
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _own_cache(own_cache: None) -> None:
-    """Prepared texts go to a folder of the tests."""
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _without_waiting_for_the_disk() -> Iterator[None]:
     """Nobody pulls the plug here."""

@@ -9,7 +9,7 @@ import pytest
 from vitral.core.errors import UsageError
 from vitral.data import Tokenizer, byte_tokenizer
 from vitral.data.tokenizers import file_tokenizer
-from vitral.doctor.study import examine_study
+from vitral.doctor.folders import examine_study
 from vitral.interop.importing import write_run
 from vitral.interop.token_files import Imported
 from vitral.model import ModelConfig, Transformer

@@ -6,7 +6,7 @@ import pytest
 
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
-from vitral.doctor.study import examine_study
+from vitral.doctor.folders import examine_study
 from vitral.runs import enter, load_run
 from vitral.studies import Study, run_study
 from vitral.studies.design import TUNING_SEEDS

@@ -10,9 +10,9 @@ from vitral.core.errors import UsageError
 from vitral.data.config import CorpusConfig
 from vitral.studies import Study, run_study, study_named, study_names
 from vitral.studies.design import BUDGETS
+from vitral.studies.plan import vocabulary
 from vitral.studies.probes import probe_named, probes
 from vitral.studies.resolution import resolve
-from vitral.studies.study_cost import vocabulary
 from vitral.training import RunConfig
 from vitral.training.configuration import configure
 
@@ -137,9 +137,7 @@ def test_steps_are_matched_to_the_bases_operations() -> None:
     assert matched.config.training.evaluate_every == matched.config.training.steps
 
 
-def test_a_text_that_cannot_feed_an_arm_is_refused_before_anything_is_trained(
-    tiny: RunConfig, tmp_path: Path, own_cache: None
-) -> None:
+def test_a_text_that_cannot_feed_an_arm_is_refused_before_anything_is_trained(tiny: RunConfig, tmp_path: Path) -> None:
     text = tmp_path / "short.txt"
     text.write_text("a rose is a rose is a rose, and so on. " * 4, encoding="utf-8")
     long = {"name": "long", "title": "long", "changes": {"model": {"context_length": 211}}}

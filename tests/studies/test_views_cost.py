@@ -9,7 +9,7 @@ from tests.studies.conftest import NO_STUDY, tables
 from vitral.inspection.cost import WAYS, counted, slope
 from vitral.studies.claims import Check
 from vitral.studies.probe import View
-from vitral.studies.probes import cost
+from vitral.studies.probes.masks import COST
 
 
 def measured(factor: float = 1.0) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def exponents(found: View) -> list[Check]:
 
 
 def test_times_that_follow_operations_agree() -> None:
-    found = cost.PROBES[0].view(NO_STUDY, measured())
+    found = COST.view(NO_STUDY, measured())
     assert [check.shown for check in exponents(found)] == [True] * 7
     ratios = [check for check in found.checks if check.what.startswith("time of a token")]
     longest = counted(8192)
@@ -50,7 +50,7 @@ def test_times_that_follow_operations_agree() -> None:
 
 @pytest.mark.parametrize("factor", [1.3, 0.75])
 def test_times_that_do_not_are_off_by_the_logarithm_of_the_factor(factor: float) -> None:
-    found = cost.PROBES[0].view(NO_STUDY, measured(factor))
+    found = COST.view(NO_STUDY, measured(factor))
     assert [check.shown for check in exponents(found)] == [False] * 7
     rows = tables(found)[0].cells
     assert all(

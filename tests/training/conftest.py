@@ -28,11 +28,6 @@ WORDS = ("the", "cat", "saw", "a", "bird", "and", "sang", "to", "me", "dog", "of
 LSTM: dict[str, Any] = {"attention": "none", "recurrence": "lstm", "positions": "none"}
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _own_cache(own_cache: None) -> None:
-    """Prepared texts go to a folder of the tests."""
-
-
 @pytest.fixture(scope="session")
 def text(once: Once) -> Path:
     """Two thousand words in an order that no rule of three words tells."""
@@ -89,9 +84,9 @@ def bytes_of(folder: RunFolder, step: int) -> dict[str, bytes]:
     return content
 
 
-def measured_in(folder: RunFolder) -> list[str]:
-    """What was measured, apart from times: one JSON text for each event."""
-    events = [event for event in folder.metrics() if event["event"] not in ("end", "decision")]
+def measured_in(folder: RunFolder, but: str = "decision") -> list[str]:
+    """What was measured, apart from times and from one kind of events: one JSON text for each event."""
+    events = [event for event in folder.metrics() if event["event"] not in ("end", but)]
     return [json.dumps({k: v for k, v in event.items() if k != "tokens_per_second"}) for event in events]
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import Once
 from tests.training.conftest import Configured, at, bytes_of, fail, measured_in
 from vitral.core.errors import UsageError
-from vitral.doctor.run import examine_run
+from vitral.doctor.folders import examine_run
 from vitral.report.run import write_run_report
 from vitral.runs import RunFolder, load_run
 from vitral.runs.checkpoint import MANIFEST, list_checkpoints

@@ -9,7 +9,7 @@ import torch
 from tests.conftest import Once
 from tests.training.conftest import Configured, at, bytes_of, fail
 from vitral.core.config import merge
-from vitral.doctor.run import examine_run
+from vitral.doctor.folders import examine_run
 from vitral.model import Transformer
 from vitral.runs import RunFolder, load_run
 from vitral.runs.checkpoint import load_checkpoint

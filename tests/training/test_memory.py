@@ -37,6 +37,7 @@ MODELS: list[dict[str, Any]] = [
     {"feed_forward": "gelu_tanh", "parallel": True, "d_head": 20, "bias": {"qkv": False, "head": True}},
     {"norm": "none", "parallel": True, "positions": {"name": "rotary", "fraction": 0.5, "pairing": "interleaved"}},
     {"attention": {"mask": ["causal", {"name": "window", "size": 8}]}, "final_norm": False},
+    {"norm": "post", "embedding_norm": True, "head_transform": True, "tie_head": True, "bias": {"head": True}},
 ]
 
 

@@ -1,18 +1,23 @@
 """The masked objective: what is hidden, what is asked for, what is measured, and that nothing else has changed."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer as Engine
+from tokenizers import models
 
 from tests.conftest import Once
 from tests.training.conftest import Configured, bytes_of, cut
+from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
-from vitral.data import prepare
+from vitral.data import byte_tokenizer, char_tokenizer, file_tokenizer, prepare, windows
 from vitral.evaluation import Masking, evaluate_split
+from vitral.evaluation.masking import filling_of, mask_token
 from vitral.runs import RunFolder, load_run
-from vitral.training import resume, train
+from vitral.training import RunConfig, resume, train
 from vitral.training.objectives import IGNORED, make_inputs
 
 FILLING = {"objective": {"name": "masked", "rate": 0.3}}
@@ -60,6 +65,60 @@ class TestPose:
         assert len({tuple(places(*key)) for key in keys}) == 4
         assert places(1, 1, 0) == places(1, 1, 0)
 
+    def test_of_ten_masked_tokens_bert_changes_one_and_keeps_one(self) -> None:
+        tokens = torch.full((400, 50), 3)
+        masking = Masking(0.5, 0, among=8)
+        inputs, targets = masking.asked(tokens, numpy_stream(1, "test"))
+        asked = targets != IGNORED
+        assert (targets[asked] == 3).all()
+        assert (inputs[~asked] == 3).all()
+        shares = [(inputs[asked] == token).double().mean().item() for token in range(8)]
+        expected = [0.1 / 8 + {0: 0.8, 3: 0.1}.get(token, 0) for token in range(8)]
+        assert shares == pytest.approx(expected, abs=0.02)
+        halves = numpy_stream(1, "test")
+        both = torch.cat([masking.asked(part, halves)[0] for part in (tokens[:150], tokens[150:])])
+        assert torch.equal(both, inputs)
+
+    def test_a_mixed_objective_predicts_a_hidden_token_at_the_position_before_it(self) -> None:
+        masking = Masking(0.3, 0, share=0.4, is_shifted=True)
+        due = [step for step in range(500) if masking.is_due(1, step)]
+        assert 150 < len(due) < 250
+        assert due != [step for step in range(500) if masking.is_due(2, step)]
+        for step in (due[0], next(step for step in range(500) if step not in due)):
+            inputs, targets = make_inputs(self.batch, masking, 1, step, 0)
+            asked = targets != IGNORED
+            if step not in due:
+                assert torch.equal(inputs, self.batch[0])
+                assert torch.equal(targets, self.batch[1])
+            else:
+                assert torch.equal(asked[:, :-1], inputs[:, 1:] == 0)
+                assert not asked[:, -1].any()
+                assert torch.equal(targets[asked], self.batch[1][asked])
+                assert torch.equal(inputs[:, 0], self.batch[0][:, 0])
+
+
+class TestMaskTokens:
+    @pytest.mark.parametrize("tokenizer", ["char", "byte", "bpe:260"])
+    @pytest.mark.parametrize("objective", ["masked", "mixed"])
+    def test_every_tokenizer_has_one(self, tokenizer: str, objective: str, configured: Configured) -> None:
+        config = configured(corpus={"tokenizer": tokenizer}, training={"objective": objective})
+        assert RunConfig.parse(config.plain()) == config
+        dataset = prepare(config.corpus)
+        masking = filling_of(config.training.objective, dataset.tokenizer)
+        assert masking is not None
+        assert dataset.tokenizer.label(masking.token) in ("<PAD>", "<MASK>")
+        assert all(masking.token not in split.tokens for split in dataset.splits.values())
+        assert not dataset.remarks
+
+    def test_a_file_has_its_own(self) -> None:
+        words = {"[PAD]": 0, "[MASK]": 1, "a": 2}
+        engine = Engine(models.WordLevel(words))
+        engine.add_special_tokens(["[PAD]", "[MASK]"])
+        tokenizer = file_tokenizer(engine.to_str())
+        assert mask_token(tokenizer) == 1
+        assert mask_token(char_tokenizer("ab")) == 0
+        assert mask_token(byte_tokenizer()) is None
+
 
 class TestRuns:
     def test_a_resumed_run_is_bit_equal(self, filling: RunFolder, tmp_path: Path) -> None:
@@ -83,3 +142,35 @@ class TestRuns:
             assert found.num_targets == len(nats)
             assert found.loss == pytest.approx(np.mean(nats), rel=1e-5)
         assert filling.metrics("evaluation")[-1]["test_loss"] == pytest.approx(np.mean(nats), rel=1e-5)
+
+    def test_a_mixed_run_is_measured_both_ways(self, configured: Configured, tmp_path: Path) -> None:
+        config = configured(training={"objective": "mixed", "steps": 3, "evaluate_every": 3})
+        folder = train(config, tmp_path / "run")
+        run, dataset = load_run(folder.path), prepare(config.corpus)
+        split, tokenizer = dataset.splits["test"], dataset.tokenizer
+        masking = filling_of(config.training.objective, tokenizer)
+        assert masking is not None
+        measured = folder.metrics("evaluation")[-1]
+        for key, found in (("test_loss", None), ("test_masked_loss", masking)):
+            assert measured[key] == pytest.approx(evaluate_split(run.model, split, tokenizer, masking=found).loss)
+        stream, nats = numpy_stream(0, "blanks", "evaluation"), list[float]()
+        for inputs, _ in windows(split, 11, 100):
+            for row in inputs:
+                hidden, chosen = Masking(0.15, masking.token).hide(row[None, 1:], stream)
+                with torch.inference_mode():
+                    logits = run.model(torch.cat([row[None, :1], hidden], dim=1), bidirectional=True)[0, :-1]
+                nats += (-logits.log_softmax(-1)[chosen[0]].gather(1, row[1:][chosen[0]][:, None])).flatten().tolist()
+        assert measured["test_masked_loss"] == pytest.approx(np.mean(nats), rel=1e-5)
+
+    @pytest.mark.parametrize(
+        ("changes", "told"),
+        [
+            ({"training": {"objective": "label"}}, "labels"),
+            ({"model": {"shape": "encoder-decoder"}}, "pairs"),
+            ({"training": {"objective": "mixed"}, "model": {"attention": "none"}}, "mixed"),
+            ({"training": {"objective": "masked"}, "corpus": {"records": "chats", "split": "blocks"}}, "records"),
+        ],
+    )
+    def test_what_does_not_fit_is_refused(self, changes: dict[str, Any], told: str, configured: Configured) -> None:
+        with pytest.raises(UsageError, match=told):
+            configured(**changes)

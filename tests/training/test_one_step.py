@@ -111,8 +111,8 @@ class TestDevices:
             moved.append(move(self, *where, **options))
             return moved[-1]
 
-        def wrong(self: Transformer, tokens: Tensor) -> Tensor:
-            logits = forward(self, tokens)
+        def wrong(self: Transformer, tokens: Tensor, **how: Any) -> Tensor:
+            logits = forward(self, tokens, **how)
             return change(logits) if any(self is model for model in moved) else logits
 
         monkeypatch.setattr(Transformer, "to", to)

@@ -13,7 +13,7 @@ from tests.training.conftest import Configured, at, bytes_of, fail
 from vitral.core import parts
 from vitral.core.errors import UsageError
 from vitral.core.parts import import_parts, own_parts, register
-from vitral.doctor.run import examine_run
+from vitral.doctor.folders import examine_run
 from vitral.runs import RunConfig, RunFolder, enter
 from vitral.training import continue_run, resume, train
 

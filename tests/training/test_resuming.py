@@ -1,13 +1,17 @@
 """A run that was stopped and resumed is the run that was not, bit for bit, wherever it was stopped."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.training.conftest import LSTM, Configured, at, bytes_of, interrupt, measured_in
+from vitral.core.errors import UsageError
 from vitral.runs import RunFolder
 from vitral.training import resume, train
+
+REVERSE = {"source": "task:reverse", "split": "blocks", "task": {"sequences": 100, "length": 6}}
 
 
 def test_stopped_after_every_step(configured: Configured, straight: RunFolder, tmp_path: Path) -> None:
@@ -47,6 +51,10 @@ def test_a_second_ctrl_c_does_not_wait(configured: Configured, straight: RunFold
             "training": {"optimizer": {"name": "sgd", "nesterov": True, "weight_decay": 0.01}},
         },
         {"model": LSTM, "training": {"optimizer": {"name": "muon"}}},
+        {"corpus": REVERSE, "model": {"context_length": 14}, "training": {"windows": "shuffled"}},
+        {"corpus": REVERSE, "model": {"shape": "encoder-decoder", "source_length": 6}},
+        {"training": {"objective": {"name": "mixed", "rate": 0.3, "share": 0.6}}},
+        {"training": {"objective": {"name": "masked", "rate": 0.3, "choice": "bert"}}},
     ],
 )
 def test_other_runs_resume_as_well(changes: dict[str, Any], configured: Configured, tmp_path: Path) -> None:
@@ -81,3 +89,23 @@ def test_decisions_are_sealed_before_the_first_step_they_affect(configured: Conf
     assert measured_in(folder) == measured_in(whole)
     straight = train(configured(training={"steps": 9}), tmp_path / "other")
     assert bytes_of(straight, 9)["model.safetensors"] != bytes_of(whole, 9)["model.safetensors"]
+
+
+def test_a_model_of_labels_resumes_as_well(configured: Configured, tmp_path: Path) -> None:
+    lines = [json.dumps({"text": f"{a} {b}", "label": a}) for a in ("sun", "moon") for b in "abcdefghijkl"]
+    (tmp_path / "x.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    corpus = {"source": str(tmp_path / "x.jsonl"), "records": "labels", "split": "blocks"}
+    short = {"objective": "label", "steps": 4, "evaluate_every": 3}
+    config = configured(corpus=corpus, model={"shape": "encoder"}, training=short)
+    whole = train(config, tmp_path / "whole")
+    train(config, tmp_path / "run", callback=at(interrupt, "step", 2))
+    assert bytes_of(resume(tmp_path / "run"), 4) == bytes_of(whole, 4)
+    assert whole.metrics("evaluation")[-1]["test_exact_match"] in (0, 0.5, 1)
+    assert whole.document("corpus")["labels"] == ["moon", "sun"]
+    others = [line.replace("moon", "star") for line in lines]
+    (tmp_path / "y.jsonl").write_text("\n".join(others), encoding="utf-8")
+    other = configured(
+        corpus=corpus | {"source": str(tmp_path / "y.jsonl")}, model={"shape": "encoder"}, training=short
+    )
+    with pytest.raises(UsageError, match="labels are"):
+        train(other, tmp_path / "other", init_from=whole.path)

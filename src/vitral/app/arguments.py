@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_t
 
 from annotated_types import Interval
 
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, reason
 from vitral.core.language import _
 
 if TYPE_CHECKING:
@@ -84,6 +84,19 @@ def points(option: str, given: str) -> dict[str, float]:
         raise UsageError(
             "{option} {given}: expected STEP=POINTS, as in weights=3,output=2", option=option, given=given
         ) from None
+
+
+def lines(option: str, given: list[str]) -> list[str]:
+    """Texts of the command line; in the place of @FILE its lines.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    try:
+        read = [Path(one[1:]).read_text("utf-8").splitlines() if one.startswith("@") else [one] for one in given]
+    except (OSError, ValueError) as error:
+        raise UsageError("{option} {given}: {why}", option=option, given=" ".join(given), why=reason(error)) from None
+    return list(itertools.chain(*read))
 
 
 Paths = str | Path

@@ -8,20 +8,20 @@ from typing import Any
 
 from vitral.app.arguments import free_folder
 from vitral.app.run import Run
+from vitral.compare import short_names
 from vitral.core.errors import UsageError
 from vitral.core.files import MANIFEST, is_left_behind, replace_durably
 from vitral.core.language import language
 from vitral.data import Dataset, prepare
 from vitral.evaluation import copied_spans, training_text
 from vitral.page import page_document, page_of
-from vitral.page.said import short_names
 from vitral.report.demonstration import FIGURES, MODEL, PAGE, DemonstrationResult
 from vitral.report.model import ModelCount
 from vitral.report.survey import survey_dataset
 from vitral.runs import load_run, refuse_existing
 from vitral.runs.loading import warn_on_stderr
 from vitral.studies import Study, StudyResult, run_study, study_named
-from vitral.studies.plan import settings_of
+from vitral.studies.plan import leaves
 from vitral.studies.results import run_path
 from vitral.training import Callback, RunConfig
 from vitral.training.configuration import configure
@@ -142,13 +142,12 @@ def plan_demonstration(out: Path | None, settings: Mapping[str, Any]) -> Demonst
     out = free_folder(subject.folder, is_free) if out is None else out
     if not _has_begun(out):
         refuse_existing(out)
-    if "training.objective=masked" in settings_of(settings):
+    if any(key.startswith("training.objective") and value != "next-token" for key, value in leaves(settings)):
         raise UsageError("demo: it shows a model of next tokens; leave training.objective out")
     config = configure(PRESET, corpus=subject.text, overrides=[settings])
     dataset = prepare(config.corpus)
     model, least = config.model, len(dataset.tokenizer.encode(subject.sentence))
-    has_attention = model.attention != "none" and model.num_layers > 0
-    if config.training.objective != "next-token" or not has_attention or model.context_length < least:
+    if model.attention == "none" or model.num_layers == 0 or model.context_length < least:
         raise UsageError(
             "demo: the page needs a model of next tokens with a block of attention, and model.context_length of "
             "{least} or more",

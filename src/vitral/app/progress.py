@@ -11,10 +11,11 @@ from typing import Any
 
 from vitral.core.language import N_, _, number
 from vitral.core.text import visible
-from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
+from vitral.evaluation import NgramBaselines, baseline_name, loss_unit, rank_among_baselines
 from vitral.evaluation.copying import COPIED_WORDS
 from vitral.report.notebook import ProgressView, progress_html
 from vitral.report.sections import Preformatted
+from vitral.runs.objectives import predicts_next
 from vitral.training import Callback, Event, all_of
 
 REDRAWN_EVERY = 0.5
@@ -72,9 +73,14 @@ class TrainingState:
             self.study_began = self.study_began or time.monotonic()
 
     @property
+    def objective(self) -> Any:
+        """Of the training, as plain data."""
+        return self.last.get("start", {}).get("objective", "next-token")
+
+    @property
     def is_causal_lm(self) -> bool:
         """Whether the losses can be compared with n-gram baselines."""
-        return self.last.get("start", {}).get("objective", "next-token") == "next-token"
+        return predicts_next(self.objective)
 
     @property
     def steps(self) -> tuple[int, int, int]:
@@ -131,7 +137,7 @@ class TrainingState:
 
     def measured(self) -> str:
         """The last evaluation, or the early one, compared with the n-gram baselines."""
-        unit = _("nats per token") if self.is_causal_lm else _("nats per masked token")
+        unit = loss_unit(self.objective)
         if found := self.last.get("evaluation"):
             loss = found["test_loss"]
             told = _(

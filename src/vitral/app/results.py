@@ -9,14 +9,16 @@ from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _, in_language, number
 from vitral.core.shown import Shown, Tabular
+from vitral.data.alphabet import label_text
 from vitral.decoding import Sample, Way
 from vitral.report.html import page
+from vitral.report.markdown import plain_text
 from vitral.report.notebook import written_page
-from vitral.report.plain import plain_text
 from vitral.report.sections import Listing, Paragraph, Preformatted
-from vitral.report.tables import Column, Table
+from vitral.report.tables import Column, Table, decimals
 
 if TYPE_CHECKING:
+    from vitral.evaluation import FilledText
     from vitral.report.demonstration import DemonstrationResult
 
 POINTS = 9
@@ -46,6 +48,7 @@ class Samples(Shown, Tabular):
         samples: in order; of a beam search, the best first.
         seconds: that it took.
         way: whether it ran in C, and why it did not.
+        is_answers: whether each prompt is a source, and its text the answer.
     """
 
     run: str
@@ -53,12 +56,13 @@ class Samples(Shown, Tabular):
     samples: tuple[Sample, ...]
     seconds: float = 0.0
     way: Way | None = None
+    is_answers: bool = False
     _is_only_text = True
 
     @property
     def text(self) -> str:
-        """The first text, after its prompt."""
-        return self.samples[0].prompt + self.samples[0].text
+        """The first text, after its prompt; the first answer; empty if the text was streamed."""
+        return "".join(one.prompt * (not self.is_answers) + one.text for one in self.samples[:1])
 
     def __len__(self) -> int:
         """The number of texts."""
@@ -73,7 +77,9 @@ class Samples(Shown, Tabular):
         return iter(self.samples)
 
     def __str__(self) -> str:
-        """The texts, each after its prompt, as the command prints them."""
+        """The texts, each after its prompt, as the command prints them; of several answers each after its source."""
+        if self.is_answers:
+            return self.text if len(self) == 1 else "\n".join(f"{one.prompt} → {one.text}" for one in self)
         lines = [line for text, heading in self._headed() for line in (heading and f"--- {heading}", text)]
         return "\n".join(lines[1:] if len(self) == 1 else lines)
 
@@ -95,6 +101,49 @@ class Samples(Shown, Tabular):
         """The texts as an HTML document."""
         title = _("Written by {run} at step {step:,}", run=self.run, step=self.step)
         return page(title, [Preformatted(*headed) for headed in self._headed()])
+
+
+@dataclass(frozen=True, repr=False)
+class FilledGaps(Shown, Tabular):
+    """A text whose gaps a run filled.
+
+    Attributes:
+        run: its folder.
+        step: optimizer steps of the checkpoint.
+        found: the text, the ranked fillings of each gap, and the pseudo-perplexity.
+    """
+
+    run: str
+    step: int
+    found: "FilledText"
+    _is_only_text = True
+
+    def __str__(self) -> str:
+        """The text, the fillings, and how sure the model is of all of it."""
+        surely = _(
+            "pseudo-perplexity {perplexity:.3f}: each of {n:,} tokens predicted from all others",
+            perplexity=self.found.pseudo_perplexity,
+            n=self.found.scored,
+        )
+        tables = [self.table()] if self.found.gaps else []
+        return plain_text("", [Preformatted(self.found.text), *tables, Paragraph(surely)])
+
+    def table(self) -> Table:
+        """The fillings of each gap, the likeliest first."""
+        columns = (
+            Column("gap", N_("gap")),
+            Column("text", N_("filling"), label_text, is_prose=True),
+            Column("probability", N_("probability"), decimals(3)),
+        )
+        return Table(_("Fillings of each gap, the likeliest first"), columns, self.records())
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row for each filling."""
+        return [{"gap": gap, **asdict(one)} for gap, ones in enumerate(self.found.gaps, start=1) for one in ones]
+
+    def plain(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return {"run": self.run, "step": self.step, **asdict(self.found)}
 
 
 @dataclass(frozen=True, repr=False)

@@ -3,7 +3,7 @@
 What only some operations need, pages and plots above all, is imported by them: the first token waits for no plot.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from importlib import import_module
@@ -17,7 +17,10 @@ from vitral.core.devices import DtypeName, precision, resolve_device, weight_dty
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _, number
 from vitral.core.shown import Shown, data_frame
+from vitral.decoding import Sample
+from vitral.decoding.reader import rows_of, source_ids
 from vitral.model import count_parameters
+from vitral.model.modes import evaluating
 from vitral.model.selfcheck import check_device
 from vitral.report.notebook import page_of
 from vitral.runs import enter, load_run
@@ -28,12 +31,12 @@ if TYPE_CHECKING:
 
     import pandas
 
-    from vitral.app.results import Inspection
+    from vitral.app.results import FilledGaps, Inspection
     from vitral.data import Dataset
     from vitral.evaluation import Masking, NgramBaselines
     from vitral.evaluation.measures import Measures, TextMeasures
     from vitral.explanation import Walkthrough
-    from vitral.inspection.edit_data import Given as Edits
+    from vitral.inspection.edits import Given as Edits
     from vitral.inspection.sweep import Sweep
 
 Which = Literal["best", "last"]
@@ -116,6 +119,15 @@ class Run(Shown):
         """The prompt and its continuation; the options are those of `vitral.generate`."""
         return _of_vitral("generate")(self, prompt, **options).text
 
+    def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
+        """The answer to the last of some messages, each with "role" and "content"; the options of `vitral.chat`."""
+        *before, last = messages
+        return _of_vitral("chat")(self, before, **options).say(last["content"])
+
+    def fill(self, text: str, **options: Any) -> "FilledGaps":
+        """Fillings of each `[MASK]` of a text; the options are those of `vitral.fill`."""
+        return _of_vitral("fill")(self, text, **options)
+
     def evaluate(self, **options: Any) -> "Measures | TextMeasures":
         """Losses on whole splits, or on a text; the options are those of `vitral.evaluate`."""
         return _of_vitral("evaluate")(self, **options)
@@ -127,6 +139,31 @@ class Run(Shown):
     def explain(self, text: str | None = None, **options: Any) -> "Walkthrough":
         """A forward pass in the model's own numbers; the options are those of `vitral.explain`."""
         return _of_vitral("explain")(self, text, **options)
+
+    def require_own_text(self) -> None:
+        """Refuse a model that answers sources where one reads a text by itself.
+
+        Raises:
+            UsageError: it is one.
+        """
+        if self.model.encoder is not None or self.model.config.num_labels:
+            raise UsageError(
+                "{path}: it answers sources, and predicts no text by itself; ask it with vitral generate --source, or "
+                "see a pass with vitral explain",
+                path=self.path,
+            )
+
+    def labelled(self, text: str) -> Sample:
+        """The likeliest label of a text, by a run of labels, with its log-probability.
+
+        Raises:
+            UsageError: the text has a character without a token, or is longer than the model reads.
+        """
+        ids = source_ids(self.tokenizer, text, self.model.config.context_length)
+        with self.in_precision(), evaluating(self.model):
+            scores = self.model(rows_of(self.model, [ids]))[0].double().log_softmax(-1)
+        best = int(scores.argmax())
+        return Sample(text, self.sealed.document("corpus")["labels"][best], (best,), "end", scores[best].item())
 
     def in_precision(self) -> "AbstractContextManager[object]":
         """A block in which the model computes in the run's precision."""
@@ -183,7 +220,7 @@ class Run(Shown):
             text: what the model reads.
             names: of the activations; all if None.
             edits: what is changed on the way, as in `[{"at": "blocks.1.attn.z", "heads": [3], "do": "zero"}]`; see
-                `vitral.inspection.edit_data`. An edited activation is returned as it is after its edits.
+                `vitral.inspection.edits`. An edited activation is returned as it is after its edits.
             replace: see `readable`.
 
         Raises:
@@ -191,7 +228,7 @@ class Run(Shown):
                 does not fit.
         """
         from vitral.inspection import edited_trace
-        from vitral.inspection.edit_data import edits_of
+        from vitral.inspection.edits import edits_of
 
         tokens = self.encode(text, replace=replace)
         if not 1 <= tokens.shape[1] <= self.model.config.context_length:
@@ -228,6 +265,7 @@ class Run(Shown):
         from vitral.inspection.sweep import sweep_places
 
         self.sealed.require_causal_lm()
+        self.require_own_text()
         with self.in_precision():
             return sweep_places(self.model, self.tokenizer, text, other, tokens=tokens, by=by, position=position)
 

@@ -10,9 +10,9 @@ from torch.nn import functional
 
 from vitral.attention import masks, scales, steps
 from vitral.attention.masks import Mask
-from vitral.core.dropout import drop_out
 from vitral.core.errors import UsageError
 from vitral.core.graphs import is_tracing
+from vitral.core.streams import drop_out
 from vitral.core.taps import SILENT, Tap
 
 CAUSAL, OPEN = masks.Causal(), masks.Bidirectional()  # the compiler cannot trace how a configuration is made

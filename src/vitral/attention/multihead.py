@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple, cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from vitral.attention import steps
 from vitral.attention.executions import attend, attend_traced
-from vitral.attention.masks import Mask, OwnMask
+from vitral.attention.masks import Mask, OwnMask, Padding
 from vitral.attention.scales import ScaleConfig, build_scale
 from vitral.core.errors import UsageError
 from vitral.core.taps import SILENT, Tap
@@ -21,6 +22,20 @@ Rotation = Callable[[Tensor], Tensor]
 
 INNER_STEPS = ("scores", "scaled", "masked", "weights")
 """The steps that exist only in the traced execution."""
+
+
+class Given(NamedTuple):
+    """What cross-attention reads.
+
+    Attributes:
+        keys: of the other states, [batch, kv_heads, source, d_head].
+        values: of them, the same shape.
+        real: which of them are no padding; every query sees these.
+    """
+
+    keys: Float[Tensor, "batch kv_heads source d_head"]
+    values: Float[Tensor, "batch kv_heads source d_head"]
+    real: Bool[Tensor, "batch source"]
 
 
 class MultiHeadAttention(nn.Module):
@@ -79,6 +94,19 @@ class MultiHeadAttention(nn.Module):
             steps.split_heads(v, self.num_kv_heads),
         )
 
+    def queries(self, x: Float[Tensor, "batch time d_model"]) -> Float[Tensor, "batch heads time d_head"]:
+        """The queries of x alone."""
+        return steps.split_heads(self._projected(x, slice(self.widths[0])), self.num_heads)
+
+    def given(self, states: Float[Tensor, "batch source d_model"], real: Bool[Tensor, "batch source"]) -> Given:
+        """The keys and values of other states than those that ask; `real` says which are no padding."""
+        k, v = self._projected(states, slice(self.widths[0], None)).chunk(2, dim=-1)
+        return Given(steps.split_heads(k, self.num_kv_heads), steps.split_heads(v, self.num_kv_heads), real)
+
+    def _projected(self, x: Tensor, rows: slice) -> Tensor:
+        weight, bias = self.in_proj.weight, cast("Tensor | None", self.in_proj.bias)
+        return steps.project(x, weight[rows], None if bias is None else bias[rows])
+
     def factors(self) -> Float[Tensor, "heads 1"]:
         """The factor of all heads, or of each one's; 1 where it depends on the scores."""
         scale = self.scale()
@@ -94,6 +122,8 @@ class MultiHeadAttention(nn.Module):
         rotate: Rotation | None = None,
         bias: Float[Tensor, "..."] | None = None,
         past: Past | None = None,
+        given: Given | None = None,
+        mask: Mask | None = None,
         tap: Tap = SILENT,
     ) -> Float[Tensor, "batch time d_model"]:
         """Attend from every position of x.
@@ -103,20 +133,25 @@ class MultiHeadAttention(nn.Module):
             rotate: rotates queries and keys by position (rotary); without it there are no `q_pre` and `k_pre`.
             bias: added to the scaled scores (ALiBi, relative).
             past: gives the keys and values of earlier calls as well (a cache).
+            given: keys and values of other states than x (cross-attention).
+            mask: for this call instead of its own.
             tap: receives every step by name, and may replace it.
         """
-        q, k, v = self.project(x)
+        if given is None:
+            q, k, v = self.project(x)
+        else:
+            q, k, v, mask = self.queries(x), given.keys, given.values, Padding(given.real)
         if rotate is not None:
             q, k = rotate(tap("q_pre", q)), rotate(tap("k_pre", k))
         q, k, v = tap("q", q), tap("k", k), tap("v", v)
         if past is not None:
             k, v = past(k, v)
         dropout = self.dropout if self.training else 0.0
-        scale = self.scale()
+        scale, mask = self.scale(), self.mask if mask is None else mask
         if tap.wants_any(INNER_STEPS):
-            z = attend_traced(q, k, v, mask=self.mask, scale=scale, bias=bias, dropout=dropout, tap=tap).z
+            z = attend_traced(q, k, v, mask=mask, scale=scale, bias=bias, dropout=dropout, tap=tap).z
         else:
-            z = attend(q, k, v, mask=self.mask, scale=scale, bias=bias, dropout=dropout)
+            z = attend(q, k, v, mask=mask, scale=scale, bias=bias, dropout=dropout)
         return tap("out", self.out_proj(steps.merge_heads(tap("z", z))))
 
 

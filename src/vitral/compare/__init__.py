@@ -1,15 +1,18 @@
 """Runs side by side: what differs, and whether their losses do. Here as plain data; `side_by_side` measures them."""
 
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vitral.core.config import differences
 from vitral.core.shown import Shown, Tabular
 from vitral.evaluation.baselines import neighbours
 from vitral.runs import RunSummary
+from vitral.runs.folder import readable_path
 
 if TYPE_CHECKING:
     from vitral.evaluation import SplitLoss, TargetLosses
@@ -19,6 +22,14 @@ SCHEMA = 1
 NATS, BITS = "nats per token", "bits per character"
 Comparable = Literal["nats per token", "bits per character", "nothing"]
 Batches = Literal["same", "same by configuration", "other"]
+
+
+def short_names(paths: Sequence[Path]) -> list[str]:
+    """The last parts of the folders' paths, as few as tell them apart."""
+    parts = [Path(os.path.abspath(path)).parts for path in paths]
+    longest = max(map(len, parts), default=1)
+    length = next((each for each in range(1, longest) if len({one[-each:] for one in parts}) == len(parts)), longest)
+    return [readable_path("/".join(one[-length:])) for one in parts]
 
 
 def run_record(run: RunSummary) -> dict[str, Any]:

@@ -1,30 +1,40 @@
 """Runs side by side: what may be compared, losses in blocks of the same test text, curves, samples."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from vitral.compare import BITS, NATS, Batches, Comparable, ComparedRun, PairedDifference, Relation, RunComparison
+from vitral.compare import (
+    BITS,
+    NATS,
+    Batches,
+    Comparable,
+    ComparedRun,
+    PairedDifference,
+    Relation,
+    RunComparison,
+    short_names,
+)
 from vitral.core.errors import UsageError, VitralError, reason
 from vitral.core.language import N_
 from vitral.decoding import Sampling, generate
 from vitral.evaluation import block_differences, evaluate_split, target_losses
 from vitral.evaluation.masking import masking_of
-from vitral.runs import RunSummary, is_run, load_run, summarize_run
+from vitral.runs import RunSummary, load_run, runs_below, summarize_run
 from vitral.runs.config import comparable
 from vitral.runs.loading import LoadedRun
-from vitral.runs.summary import readable_path, runs_below
+from vitral.runs.objectives import predicts_next
+from vitral.runs.summary import readable_path
 from vitral.studies.claims import LEVEL
 from vitral.studies.estimator import mean_interval
 from vitral.studies.texts import final_split
 
 TEMPERATURE = 0.8
 """Of the samples."""
-LEFT_OUT = N_("{run}: left out: {reason}")
 
 
 def compare(
@@ -54,18 +64,25 @@ def compare(
     Raises:
         UsageError: fewer than two runs, or one of them cannot be read.
     """
-    notes, runs, named = list[str](), list[ComparedRun](), [*named]
-    for summary in _with_short_names(_found(named, notes)):
+    notes, runs, named, found = list[str](), list[ComparedRun](), [*named], dict[str, RunSummary]()
+    for below in map(runs_below, named):
+        notes += below.notes
+        for run in below.runs:
+            if (place := os.path.realpath(run.path)) not in found or run.path in named:
+                found[place] = run
+    names = short_names([summary.path for summary in found.values()])
+    for summary, name in zip(found.values(), names, strict=True):
         try:
             run = load_run(summary.path)
         except VitralError as error:
             if summary.path in named:
                 raise
-            notes.append(LEFT_OUT.format(run=readable_path(summary.path), reason=error))
+            left_out = N_("{run}: left out: {reason}")
+            notes.append(left_out.format(run=readable_path(summary.path), reason=error))
             continue
         run.model.float()
         sample = _sample(run, prompt, max_tokens, seed)
-        runs.append(_compared(run, summary, sample, corpora if losses else None))
+        runs.append(_compared(run, replace(summary, name=name), sample, corpora if losses else None))
     if len(runs) < 2:
         raise UsageError(
             "compare needs two runs or more; name runs, or a folder that contains them{notes}",
@@ -91,33 +108,6 @@ def related(run: LoadedRun, other: LoadedRun, corpora: Sequence[str | Path] = ()
     }
 
 
-def _found(named: Iterable[Path], notes: list[str]) -> list[RunSummary]:
-    """The runs that were named, and those below named folders; each once."""
-    found: dict[str, RunSummary] = {}
-    for path in named:
-        if is_run(path):
-            found[os.path.realpath(path)] = summarize_run(path)
-            continue
-        below = runs_below(path)
-        notes += below.notes
-        for run in below.runs:
-            if run.state == "damaged" or run.best_step is None:
-                damaged = N_("it is damaged or has no evaluation")
-                notes.append(LEFT_OUT.format(run=readable_path(run.path), reason=damaged))
-            else:
-                found.setdefault(os.path.realpath(run.path), run)
-    return [*found.values()]
-
-
-def _with_short_names(runs: Sequence[RunSummary]) -> Iterator[RunSummary]:
-    """The runs with names as short as they can be told apart: the last parts of their paths."""
-    parts, length = [Path(os.path.abspath(run.path)).parts for run in runs], 1
-    while len({each[-length:] for each in parts}) < len(parts):
-        length += 1
-    for run, each in zip(runs, parts, strict=True):
-        yield replace(run, name=readable_path("/".join(each[-length:])))
-
-
 def _sample(run: LoadedRun, prompt: str, max_tokens: int, seed: int) -> dict[str, Any]:
     """The prompt with the run's continuation, or why there is none."""
     how = Sampling(temperature=TEMPERATURE)
@@ -132,7 +122,7 @@ def _sample(run: LoadedRun, prompt: str, max_tokens: int, seed: int) -> dict[str
 def _compared(
     run: LoadedRun, summary: RunSummary, sample: dict[str, Any], corpora: Sequence[str | Path] | None
 ) -> ComparedRun:
-    """The run with its losses on the test split, target by target; of a masked language model only their mean."""
+    """The run with its losses on the test split, target by target; of another objective only their mean."""
     config, told = run.sealed.config, dict[str, Any]()
     try:
         if corpora is not None:
@@ -144,7 +134,7 @@ def _compared(
                 dataset = run.sealed.dataset()
             split, masking = final_split(dataset), masking_of(config.training.objective, run.tokenizer)
             told["is_whole"] = split is dataset.splits["test"]
-            if masking is None:
+            if predicts_next(config.training.objective):
                 told["targets"] = target_losses(run.model, split, run.tokenizer)
                 told["loss"] = told["targets"].whole
             else:

@@ -1,15 +1,22 @@
-"""What belongs to the whole process: its threads, the one training at a time, and what a launcher says to it."""
+"""What belongs to the whole process: its threads, the one training at a time, what a launcher says to it, Ctrl-C.
+
+Python handles a signal between two of its own instructions, so a product of large matrices, which is one instruction,
+keeps it waiting. A thread sees Ctrl-C at once (`watch_interrupts`).
+"""
 
 import ctypes
 import os
 import signal
+import socket
 import sys
 import threading
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from types import FrameType
 
 from vitral.core.errors import UsageError
-from vitral.core.language import ngettext
+from vitral.core.language import _, ngettext
 
 MOST_THREADS = 1024
 EXIT_CODE = "VITRAL_EXIT_CODE"
@@ -90,3 +97,61 @@ def end_with_parent(number: int) -> None:
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, number)
         if os.environ.get(LAUNCHER, str(os.getppid())) != str(os.getppid()):
             os.kill(os.getpid(), signal.SIGKILL)  # it has ended meanwhile
+
+
+PATIENCE = 1.0
+"""Seconds in which the main thread must handle the signal."""
+
+
+class Interruption:
+    """A handler of Ctrl-C, which raises KeyboardInterrupt.
+
+    Attributes:
+        line: a marked sentence, said once instead of ending the program; empty: none.
+    """
+
+    line = ""
+    _handled = False
+
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
+        """Handle the signal."""
+        self._handled = True
+        raise KeyboardInterrupt
+
+    def has_ended(self) -> bool:
+        """Whether the last signal has ended the work."""
+        handled, self._handled = self._handled, False
+        return handled
+
+
+def watch_interrupts(complain: Callable[[str], None]) -> None:
+    """From now on, end the program at Ctrl-C also where its main thread cannot.
+
+    Args:
+        complain: shows one line.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return  # it is ignored, as in the background of a shell
+    signal.signal(signal.SIGINT, Interruption())
+    seen, told = socket.socketpair()
+    told.setblocking(False)
+    signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(seen, told, complain), name="Ctrl-C", daemon=True).start()
+
+
+def _watch(seen: socket.socket, _told: socket.socket, complain: Callable[[str], None]) -> None:
+    while signals := seen.recv(64):
+        handler = signal.getsignal(signal.SIGINT)
+        if signal.SIGINT not in signals or not isinstance(handler, Interruption):
+            continue
+        time.sleep(PATIENCE)
+        if handler.has_ended():
+            continue
+        if handler.line:
+            complain(_(handler.line))
+            handler.line = ""
+            continue
+        complain(_("interrupted"))
+        if os.isatty(1):
+            os.write(1, b"\x1b[?25h")  # the display of a training hides the cursor
+        os._exit(130)

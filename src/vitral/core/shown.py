@@ -72,12 +72,12 @@ def data_frame(rows: Sequence[Mapping[str, Any]]) -> "pandas.DataFrame":
     return pandas.DataFrame(list(rows))
 
 
-def as_csv(rows: Iterable[Sequence[Any]], delimiter: str = ",") -> str:
-    """Lines of separated values; a cell with a line feed or a carriage return is quoted."""
+def as_csv(rows: Iterable[Sequence[Any]]) -> str:
+    """Lines of values separated by commas; a cell with a line feed or a carriage return is quoted."""
     written: list[str] = []
     for row in rows:
         buffer = io.StringIO(newline="")
-        csv.writer(buffer, delimiter=delimiter).writerow(row)  # quotes what is in its line end, which is both
+        csv.writer(buffer).writerow(row)  # quotes what is in its line end, which is both
         written.append(buffer.getvalue().removesuffix("\r\n") + "\n")
     return "".join(written)
 

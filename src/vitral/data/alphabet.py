@@ -17,6 +17,9 @@ from vitral.core.machine import cores
 PAD = "<PAD>"
 """Token 0 of the character tokenizer: not a character, never generated, the mask token of masked training."""
 
+MASK = "<MASK>"
+"""The special token that hides a token, where the tokenizer has none for it."""
+
 _SURROGATES = range(0xD800, 0xE000)
 """Halves of pairs, which have no UTF-8."""
 _SHORT_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", " ": "␣"}

@@ -7,8 +7,9 @@ from pydantic import Field, field_validator, model_validator
 from vitral.core.config import Config, shown
 from vitral.core.language import _
 from vitral.data.alphabet import PAD, is_utf8
+from vitral.data.answers import MARKERS, Records
 from vitral.data.formats import codec_name
-from vitral.data.tasks import TaskConfig
+from vitral.data.tasks import QUESTIONS, TaskConfig
 
 
 class CharConfig(Config):
@@ -44,8 +45,10 @@ MOST_SPECIAL = 100
 
 TASK = "task"
 """The source of a generated task."""
-_OF_A_TASK = frozenset({"task", "tokenizer", "share"})
+_OF_A_TASK = frozenset({"task", "tokenizer", "share", "records", "specials"})
 """The keys that a generated task can have."""
+_NOT_OF_RECORDS = ("field", "works", "num_works", "train_on", "draw")
+"""The keys that records cannot have."""
 
 Pattern = Annotated[str, Field(min_length=1, max_length=1000)]
 
@@ -55,6 +58,7 @@ class CorpusConfig(Config):
 
     Attributes:
         source: a corpus name, a file or a folder; a name takes precedence over a file of that name (write `./name`).
+            "task:NAME" is the task of that name.
         tokenizer: `"char"`, `"byte"`, `"bpe"`, `"bpe:1024"` (tokens in the vocabulary), or a table such as
             `{name = "bpe", vocab_size = 1024}`.
         split: `"blocks"` holds out blocks spread over the text, `"tail"` its end, `"nanogpt"` its last tenth as both
@@ -79,8 +83,11 @@ class CorpusConfig(Config):
         also: further training texts, given like `source`, never used for testing; `share` applies to each.
         specials: special tokens, strings such as `"<|endoftext|>"` that are one token each wherever they occur; one
             that equals `separator` separates the files of a folder by this token. Default: none.
-        task: a generated task instead of a text, a table with its name, "repeats", "markov" or "recall", and its
-            settings; `source` is "task" then. See `vitral.data.tasks`. Default: none.
+        records: "pairs" (keys `source` and `target`), "chats" (`messages`) or "labels" (`text` and `label`) in JSON
+            lines, or in a table of columns between tabs; only their answers count in a loss. Default: a text.
+        task: a generated task instead of a text, a table with its name, "repeats", "markov", "recall", "copy",
+            "reverse", "sort", "add" or "dates", and its settings; `source` is "task" then. See `vitral.data.tasks`.
+            Default: none.
         replacement: fine-tuning only: the character that replaces those without a token, which otherwise get new
             tokens (characters) or their bytes. Default: none.
 
@@ -107,6 +114,7 @@ class CorpusConfig(Config):
     also: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)] | None = None
 
     specials: Annotated[tuple[str, ...], Field(strict=False)] | None = None
+    records: Records | None = None
     task: TaskConfig | None = None
     replacement: str | None = Field(default=None, min_length=1, max_length=1)
 
@@ -117,8 +125,19 @@ class CorpusConfig(Config):
 
     @model_validator(mode="before")
     @classmethod
-    def _name_the_source_of_a_task(cls, data: Any) -> Any:
-        return {"source": TASK, **data} if isinstance(data, dict) and data.get("task") is not None else data
+    def _complete_a_task(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        source, task = data.get("source"), data.get("task")
+        if isinstance(source, str) and source.startswith(f"{TASK}:"):
+            named = {"name": source.removeprefix(f"{TASK}:")}
+            task = named | task if isinstance(task, dict) else task or named
+            data = {**data, "source": TASK}
+        if task is None:
+            return data
+        name = task.get("name") if isinstance(task, dict) else getattr(task, "name", task)
+        kind = {"records": "pairs"} if name in QUESTIONS else {}
+        return {"source": TASK, **kind, **data, "task": task}
 
     @model_validator(mode="after")
     def _a_task_is_not_read(self) -> "CorpusConfig":
@@ -132,6 +151,21 @@ class CorpusConfig(Config):
             raise ValueError(
                 _('tokenizer: a generated task has one token for each symbol; leave it out, or set "char"')
             )
+        if (self.records == "pairs") != (self.task.name in QUESTIONS):
+            raise ValueError(_("{key}: a generated task does not have it; leave it out", key="records"))
+        return self
+
+    @model_validator(mode="after")
+    def _records_are_whole(self) -> "CorpusConfig":
+        """Records are dealt to the splits one by one, and their special tokens are declared."""
+        if self.records is None:
+            return self
+        keys = [key for key in _NOT_OF_RECORDS if getattr(self, key) is not None]
+        keys += ["split"] if self.split != "blocks" else []
+        if keys:
+            raise ValueError(_("{key}: records are dealt to the splits one by one; leave it out", key=keys[0]))
+        declared = dict.fromkeys([*(self.specials or ()), *MARKERS[self.records]])
+        object.__setattr__(self, "specials", tuple(declared))
         return self
 
     @field_validator("share", "works", "glob", "also", "specials", mode="before")

@@ -11,6 +11,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any, Self
 
+import numpy as np
 from pydantic import Field
 
 from vitral.core.config import Config, nearest
@@ -22,8 +23,8 @@ from vitral.data.config import TASK, CorpusConfig
 from vitral.data.long_texts import Text, joined_text, pieces
 from vitral.data.shards import Shards, are_shards
 from vitral.data.sources import SOURCES, cache_folder, fetch
-from vitral.data.split import Work
-from vitral.data.tasks import TASKS, Task, task_text
+from vitral.data.split import Blocks, Work
+from vitral.data.tasks import TASKS, Questions, Task, task_texts
 from vitral.data.texts import LONG, Document, opened, read_file, reading_notes
 
 BUNDLED = {"sample": "the-window-of-aldermere.txt", "sample-pt": "dom-casmurro.txt"}
@@ -85,6 +86,7 @@ class Corpus:
         path: absolute path of the file or folder it was read from; None for a bundled text and for several texts.
         files: of several texts, each.
         shards: the tokens that another program made of the text.
+        records: of records and the sequences of a task, each.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Corpus:
     path: str | None = None
     files: tuple[Work, ...] = ()
     shards: Shards | None = None
+    records: Blocks | None = None
 
     @property
     def record(self) -> TextRecord:
@@ -184,10 +187,8 @@ def refuse_task_name(name: str) -> None:
     """
     if name in (TASK, *TASKS):
         raise UsageError(
-            "{name!r} is a generated task and no text; set it in a configuration file, CONFIG.toml: [corpus] "
-            "task = {example}; known tasks: {names}",
+            "{name!r} is a generated task and no text; write task:NAME, with one of {names}",
             name=name,
-            example=f'{{ name = "{TASKS[0] if name == TASK else name}" }}',
             names=", ".join(TASKS),
         )
 
@@ -233,16 +234,33 @@ def _from_file(name: str, path: Path, config: CorpusConfig, *, noted: bool = Fal
         *reading_notes([document]),
     ]
     return Corpus(
-        printable(name), document.text, document.num_bytes, document.sha256, tuple(notes), os.path.abspath(path)
+        name=printable(name),
+        text=document.text,
+        num_bytes=document.num_bytes,
+        sha256=document.sha256,
+        notes=tuple(notes),
+        path=os.path.abspath(path),
+        records=_spans(document.records),
     )
+
+
+def _spans(lengths: Sequence[int]) -> Blocks | None:
+    """Records of these lengths, one after the other; None if there are none."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    return Blocks(np.stack([ends - lengths, ends], axis=1), apart=True) if len(ends) else None
 
 
 def _generated(task: Task) -> Corpus:
     """The sequences of a task, drawn again."""
-    text = task_text(task)
-    sequences = N_("{sequences:,} sequences of {span:,} symbols, drawn by seed {seed}.")
-    note = sequences.format(sequences=task.sequences, span=task.span, seed=task.seed)
-    return Corpus(TASK, text, len(text), sha256(text.encode("ascii")), (note,))
+    texts = task_texts(task)
+    text = "".join(texts)
+    note = N_("{sequences:,} sequences of {span:,} symbols, drawn by seed {seed}.")
+    if isinstance(task, Questions):
+        note = N_("{sequences:,} different questions with their answers, drawn by seed {seed}.")
+    note = note.format(sequences=task.sequences, span=task.span, seed=task.seed)
+    return Corpus(
+        TASK, text, len(text), sha256(text.encode("ascii")), (note,), records=_spans([len(one) for one in texts])
+    )
 
 
 def _from_folder(path: Path, config: CorpusConfig) -> Corpus:
@@ -264,10 +282,11 @@ def _from_folder(path: Path, config: CorpusConfig) -> Corpus:
 def _joined(name: str, texts: Sequence[Corpus], config: CorpusConfig) -> Corpus:
     """Several texts as one corpus."""
     listing = "".join(f"{corpus.sha256}  {corpus.name}\n" for corpus in texts)
-    begins = accumulate((len(corpus.text) + len(config.separator) for corpus in texts[:-1]), initial=0)
+    separator = config.separator if config.records is None else ""
+    begins = accumulate((len(corpus.text) + len(separator) for corpus in texts[:-1]), initial=0)
     return Corpus(
         name=name,
-        text=joined_text([corpus.text for corpus in texts], config.separator),
+        text=joined_text([corpus.text for corpus in texts], separator),
         num_bytes=sum(corpus.num_bytes for corpus in texts),
         sha256=sha256(listing.encode("utf-8", "surrogateescape")),
         notes=tuple(note for corpus in texts for note in corpus.notes),
@@ -275,6 +294,7 @@ def _joined(name: str, texts: Sequence[Corpus], config: CorpusConfig) -> Corpus:
             Work(printable(corpus.name), begin, begin + len(corpus.text))
             for corpus, begin in zip(texts, begins, strict=True)
         ),
+        records=_spans([end - begin for corpus in texts for begin, end in corpus.records or ()]),
     )
 
 
@@ -309,7 +329,10 @@ def _of_files(name: str, root: Path, config: CorpusConfig, files: Sequence[Path]
         names = _some(str(folder.relative_to(root)) for folder in own)
         notes.append(left_out.format(number=len(own), names=names))
     notes += reading_notes([*documents.values()])
-    each = [Corpus(relative, one.text, one.num_bytes, one.sha256) for relative, one in documents.items()]
+    each = [
+        Corpus(relative, one.text, one.num_bytes, one.sha256, records=_spans(one.records))
+        for relative, one in documents.items()
+    ]
     joint = _joined(printable(name), each, config)
     return replace(joint, notes=tuple(notes))
 
@@ -330,7 +353,7 @@ def _document(path: Path, config: CorpusConfig, *, on_disk: bool) -> Document | 
         try:
             document = read_file(file, path, config, on_disk=on_disk)
         except UsageError as error:
-            if path.suffix.lower() in _SURELY_TEXT or config.field is not None:
+            if path.suffix.lower() in _SURELY_TEXT or config.field is not None or config.records is not None:
                 raise
             return str(error)
     # A NUL in a file without a text suffix: an image, an archive or binary data.

@@ -18,7 +18,8 @@ from pydantic import Field
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256, sweep
 from vitral.core.language import N_, _, storable
-from vitral.data.alphabet import label_text
+from vitral.data.alphabet import MASK, label_text
+from vitral.data.answers import ANSWER, END, MARKERS, Answers, labels_in
 from vitral.data.batches import Split
 from vitral.data.config import BPEConfig, CorpusConfig, FileConfig
 from vitral.data.corpora import COLLECTIONS, Corpus, TextRecord, downloads, load_corpus
@@ -169,6 +170,16 @@ class Dataset:
         """The name of its text."""
         return self.text.name
 
+    @property
+    def answers(self) -> Answers | None:
+        """The tokens that mark the answers of its records; None of a text."""
+        return self.splits["train"].answers
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of labelled texts, in the order of their numbers."""
+        return [self.tokenizer.decode(label) for label in self.answers.labels] if self.answers else []
+
     def describe(self) -> dict[str, Any]:
         """The description saved with a run (`corpus.json`), JSON-ready."""
         described = {
@@ -184,6 +195,7 @@ class Dataset:
             "vocab_size": self.tokenizer.vocab_size,
             "notes": list(self.notes),
             **({"problems": list(self.problems)} if self.problems else {}),
+            **({"labels": self.labels} if self.labels else {}),
             "fingerprint": self.fingerprint,
             "store_sha256": self.store_sha256,
             **({"trained_on": dict(self.trained_on)} if self.trained_on else {}),
@@ -356,6 +368,8 @@ def _tokenized(
             sweep(of_the_cache)
     tokens = encoded(corpus.text, made.blocks, tokenizer, made.others, config.replacement)
     store, damaged = stored(folder / "tokens" / fingerprint, tokenizer.vocab_size, tokens)
+    answers = _answers(config, tokenizer, (corpus, *also))
+    splits = {name: replace(split, answers=answers) for name, split in store.splits.items()}
     distinct = ("train", "test") if config.split == "nanogpt" else SPLITS
     remarks = [*remarks, *_special_notes(tokenizer, [store.splits[split] for split in distinct])]
     if damaged:
@@ -365,7 +379,7 @@ def _tokenized(
         text=corpus.record,
         notes=(*notes, *remarks),
         tokenizer=tokenizer,
-        splits=store.splits,
+        splits=splits,
         fingerprint=fingerprint,
         store_sha256=store.sha256,
         trained_on=made.trained_on,
@@ -374,6 +388,21 @@ def _tokenized(
         remarks=tuple(remarks),
         cut=made.method,
     )
+
+
+def _answers(config: CorpusConfig, tokenizer: Tokenizer, corpora: Sequence[Corpus]) -> Answers | None:
+    """The tokens that mark the answers of records.
+
+    Raises:
+        UsageError: there is one label only, or there are too many.
+    """
+    if config.records is None:
+        return None
+    labels = list[str]()
+    if config.records == "labels":
+        labels = labels_in(one.text[begin:end] for one in corpora for begin, end in one.records or ())
+    encoded_labels = (tuple(tokenizer.encode(label, replacement=config.replacement).tolist()) for label in labels)
+    return Answers(tokenizer.declared[ANSWER], tokenizer.declared[END], tuple(encoded_labels))
 
 
 def _to_learn_from(texts: Sequence[_Cut]) -> Iterator[str]:
@@ -394,6 +423,8 @@ def _special_notes(tokenizer: Tokenizer, splits: Sequence[Split]) -> Iterator[st
     there = N_("Special token {token}: {number:,} times.")
     absent = N_("Special token {token}: not in the text; check its spelling.")
     for text, token in tokenizer.declared.items():
+        if text in (*MARKERS["chats"], MASK):
+            continue
         count = sum(int(np.count_nonzero(split.tokens == token)) for split in splits)
         yield (there if count else absent).format(token=label_text(text), number=count)
 

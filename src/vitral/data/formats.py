@@ -92,7 +92,7 @@ def field_of_lines(lines: Iterable[str], field: str, where: str) -> Iterator[str
     for number, line in enumerate(lines, 1):
         if line.strip():
             place = _("{where}: line {number}", where=where, number=str(number))
-            record = _parsed(line, place)
+            record = parsed_line(line, place)
             for text in _at(record, field):
                 if not isinstance(text, str):
                     others = [key for key in record if key != field]
@@ -127,12 +127,17 @@ def text_fields(line: str) -> list[str]:
     ['id', 'text']
     """
     try:
-        return [key for key, value in _parsed(line, "").items() if isinstance(value, str)]
+        return [key for key, value in parsed_line(line, "").items() if isinstance(value, str)]
     except UsageError:
         return []
 
 
-def _parsed(line: str, place: str) -> dict[str, Any]:
+def parsed_line(line: str, place: str) -> dict[str, Any]:
+    """The JSON object of a line.
+
+    Raises:
+        UsageError: it is none.
+    """
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):

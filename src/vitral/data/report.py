@@ -8,7 +8,7 @@ from typing import Any
 
 from vitral.core.language import N_, NEEDED, Message, in_language
 from vitral.data.alphabet import code_point, label_text, some_of
-from vitral.data.batches import Split, count_windows, too_short
+from vitral.data.batches import Split, count_windows, no_window
 from vitral.data.dataset import Dataset
 from vitral.data.long_texts import Text, character_counts, in_lines, pieces
 from vitral.data.split import SPLITS, Blocks, in_blocks
@@ -182,7 +182,7 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: int, batch_si
         lines=_lines(text, counts),
         duplicates=duplicates_across(text, blocks),
         num_windows=int(count_windows(train, context_length).sum()),
-        batches_per_pass=train.tokens.size / (context_length * batch_size),
+        batches_per_pass=(len(train.segments) if train.answers else train.tokens.size / context_length) / batch_size,
         problems=(),
     )
     shape = {"context_length": context_length, "batch_size": batch_size}
@@ -191,7 +191,8 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: int, batch_si
         *_character_problems(report, counts),
         *_accent_problems(text, counts),
     ]
-    lines = [] if dataset.config.task else _line_problems(report.lines)  # a task has no lines
+    has_lines = dataset.config.task is None and dataset.config.records is None
+    lines = _line_problems(report.lines) if has_lines else []
     return replace(report, problems=(*problems, *lines, *_duplicate_problems(report.duplicates)))
 
 
@@ -236,7 +237,7 @@ def _named(entries: tuple[CharacterCount, ...]) -> str:
 def _size_problems(report: CorpusReport, train: Split, *, context_length: int, batch_size: int) -> Iterator[Message]:
     if not report.num_windows:
         with in_language("en"):  # it is stored
-            yield N_("There is nothing to train on: {reason}.").format(reason=too_short(train, context_length))
+            yield N_("There is nothing to train on: {reason}.").format(reason=no_window(train, context_length))
     if report.batches_per_pass < _FEW_BATCHES:
         yield N_(
             "One pass over the training split takes only {batches:.1f} batches of {batch_size} windows of "

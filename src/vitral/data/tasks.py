@@ -1,21 +1,27 @@
 """Generated tasks: random sequences of a known kind as a text that any command can train on.
 
-A task makes sequences of equal length, each of which is a segment of the text by itself. They are drawn from named
-random streams, `GROUP` at a time, so a task with more sequences begins with those of a task with fewer. One in ten is
-for test and one in twenty for validation, drawn as the blocks of a text are. No window crosses the border of a
-sequence: a model whose context_length is the length of a sequence less one reads each from its beginning, and one with
-a shorter context reads parts.
+Each sequence is a segment of the text by itself. They are drawn from named random streams, `GROUP` at a time, so a task
+with more sequences begins with those of a task with fewer. One in ten is for test and one in twenty for validation,
+drawn as the blocks of a text are. No window crosses the border of a sequence.
+
+Some tasks make sequences of equal length, whose every symbol is predicted: a model whose context_length is that length
+less one reads each from its beginning, and one with a shorter context reads parts. The others are pairs of a question
+and its only right answer (`vitral.data.answers`), all different; the lowest loss of an answer is 0.
 """
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from itertools import count, islice
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Int
 from pydantic import Field, model_validator
 
 from vitral.core.config import Config
+from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.core.streams import numpy_stream
+from vitral.data.answers import pair
 
 GROUP = 4096
 """Sequences drawn from one stream."""
@@ -203,17 +209,149 @@ class KeyValueRecall(_Task):
         return drawn
 
 
-Task = RepeatedStrings | MarkovChains | KeyValueRecall
+class StringQuestions(_Task):
+    """Questions of a random string of small letters.
+
+    Attributes:
+        name: "copy": the answer is the same string; "reverse": from its end to its beginning; "sort": its letters in
+            the order of the alphabet.
+        symbols: number of letters; each letter of a string is any of them, equally likely.
+        shortest: least length of a string.
+        length: largest length; every length in between is equally likely, as far as there are different strings.
+    """
+
+    name: Literal["copy", "reverse", "sort"]
+    symbols: Symbols = 26
+    shortest: Annotated[int, Field(ge=1)] = 1
+    length: Length = 20
+
+    @model_validator(mode="after")
+    def _lengths_are_in_order(self) -> "StringQuestions":
+        if self.shortest > self.length:
+            raise ValueError(_("shortest must be at most length"))
+        return self
+
+    @property
+    def span(self) -> int:
+        """Symbols of a question and its answer at most."""
+        return 2 * self.length
+
+    def draw(self, stream: np.random.Generator, count: int) -> Iterator[tuple[str, str]]:
+        """Random strings with their answers."""
+        letters = np.array(list(LETTERS))[stream.integers(self.symbols, size=(count, self.length))]
+        for row, length in zip(letters, stream.integers(self.shortest, self.length + 1, size=count), strict=True):
+            string = "".join(row[:length])
+            yield string, {"copy": string, "reverse": string[::-1], "sort": "".join(sorted(string))}[self.name]
+
+
+class Sums(_Task):
+    """The sum of two numbers: `57+8` has the answer `65`.
+
+    Attributes:
+        name: "add".
+        shortest: digits of a number at least.
+        digits: of a number at most; every number of digits is equally likely for each of the two.
+    """
+
+    name: Literal["add"] = "add"
+    shortest: Annotated[int, Field(ge=1)] = 1
+    digits: Annotated[int, Field(ge=1, le=15)] = 3
+
+    @model_validator(mode="after")
+    def _lengths_are_in_order(self) -> Any:
+        if self.shortest > self.digits:
+            raise ValueError(_("shortest must be at most digits"))
+        return self
+
+    @property
+    def span(self) -> int:
+        """Symbols of a question and its answer at most."""
+        return 3 * self.digits + 2
+
+    def draw(self, stream: np.random.Generator, count: int) -> Iterator[tuple[str, str]]:
+        """Random sums with their results."""
+        least = 10 ** (self.shortest - 1) if self.shortest > 1 else 0
+        below = 10 ** stream.integers(self.shortest, self.digits + 1, size=(count, 2))
+        for one, other in stream.integers(least, below).tolist():
+            yield f"{one}+{other}", str(one + other)
+
+
+NUMBERS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
+)
+TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+MONTHS = "January February March April May June July August September October November December"
+
+
+class Dates(_Task):
+    """A date in words, with its digits as the answer: `three May nineteen ninety-four` has `1994-05-03`.
+
+    The years are those from 1100 to 1999; every day of them is equally likely.
+    """
+
+    name: Literal["dates"] = "dates"
+    span: ClassVar[int] = 70
+
+    def draw(self, stream: np.random.Generator, count: int) -> Iterator[tuple[str, str]]:
+        """Random dates in words and in digits."""
+        first, end = (np.datetime64(f"{year}-01-01") for year in (1100, 2000))
+        for day in (first + stream.integers((end - first).astype(int), size=count)).astype(str).tolist():
+            yield date_in_words(day), day
+
+
+def date_in_words(day: str) -> str:
+    """A date from 1100 to 1999 in words.
+
+    >>> date_in_words("1905-12-21")
+    'twenty-one December nineteen oh five'
+    """
+    numbers, tens = NUMBERS.split(), TENS.split()
+    words = [*numbers, *(f"{ten}-{one}".removesuffix("-zero") for ten in tens for one in numbers[:10])]
+    year, month, number = map(int, day.split("-"))
+    rest = "hundred" if not year % 100 else f"oh {words[year % 100]}" if year % 100 < 10 else words[year % 100]
+    return f"{words[number]} {MONTHS.split()[month - 1]} {words[year // 100]} {rest}"
+
+
+Sequences = RepeatedStrings | MarkovChains | KeyValueRecall
+Questions = StringQuestions | Sums | Dates
+Task = Sequences | Questions
 TaskConfig = Annotated[Task, Field(discriminator="name")]
-TASKS = ("repeats", "markov", "recall")
+QUESTIONS = ("copy", "reverse", "sort", "add", "dates")
+"""The names of the tasks of questions and answers."""
+TASKS = ("repeats", "markov", "recall", *QUESTIONS)
 """The names of the tasks."""
 
 
-def task_text(task: Task) -> str:
-    """All sequences of a task, one after the other, with nothing between them."""
+def task_texts(task: Task) -> list[str]:
+    """The sequences of a task.
+
+    Raises:
+        UsageError: there are not so many different questions.
+    """
+    if isinstance(task, Questions):
+        return _different(task)
     codes = np.frombuffer(task.alphabet.encode("ascii"), dtype=np.uint8)
-    groups = []
+    rows = list[bytes]()
     for begin in range(0, task.sequences, GROUP):
         stream = numpy_stream(task.seed, "task", begin // GROUP)
-        groups.append(codes[task.draw(stream, GROUP)[: task.sequences - begin]].tobytes().decode("ascii"))
-    return "".join(groups)
+        rows += map(bytes, codes[task.draw(stream, GROUP)[: task.sequences - begin]])
+    return [row.decode("ascii") for row in rows]
+
+
+def _different(task: Questions) -> list[str]:
+    """So many different pairs, in the order in which they are drawn."""
+    found, groups, new = dict[str, str](), count(), GROUP
+    while len(found) < task.sequences:
+        if new < GROUP // 100:
+            raise UsageError(
+                "corpus.task: {name} has hardly more than {number:,} different questions, not {wanted:,}; set fewer "
+                "sequences, or longer questions",
+                name=task.name,
+                number=len(found),
+                wanted=task.sequences,
+            )
+        before = len(found)
+        found |= task.draw(numpy_stream(task.seed, "task", next(groups)), GROUP)
+        new = len(found) - before
+    return [pair(*each) for each in islice(found.items(), task.sequences)]

@@ -25,6 +25,7 @@ from typing import BinaryIO
 from vitral.core.errors import UsageError
 from vitral.core.files import open_regular, readable, sha256
 from vitral.core.language import N_, _
+from vitral.data.answers import TABLES, TOLD, kind_of, records_of
 from vitral.data.config import CorpusConfig
 from vitral.data.formats import SAMPLE, SUFFIXES, field_of_lines, foreign_format, guess, text_fields, unmarked_utf
 from vitral.data.long_texts import PIECE, LongText, Part, Text, in_lines
@@ -57,7 +58,9 @@ class Document:
         fields: of JSON lines read as they are, fields that could be read instead.
         changes: numbers of what was changed: byte order marks dropped ("marks"), `\r\n` ("crlf") and lone `\r` ("cr")
             changed to `\n`, characters of Project Gutenberg's licence stripped ("licence"), texts of a field of JSON
-            lines ("texts"), and those of them that were left out as empty ("empty").
+            lines ("texts"), those of them that were left out as empty ("empty"), and records left out as equal to an
+            earlier one ("equal").
+        records: of records, the number of characters of each.
     """
 
     text: Text
@@ -66,6 +69,7 @@ class Document:
     encoding: str | None = None
     fields: tuple[str, ...] = ()
     changes: Counter[str] = field(default_factory=Counter[str])
+    records: tuple[int, ...] = ()
 
 
 def read_file(file: BinaryIO, path: Path, config: CorpusConfig = _DEFAULT, *, on_disk: bool = False) -> Document:
@@ -82,7 +86,7 @@ def read_file(file: BinaryIO, path: Path, config: CorpusConfig = _DEFAULT, *, on
         OSError: the file cannot be read.
     """
     stamp, where = _stamp_of(file), str(path)
-    if stamp[0] <= LONG or config.field is not None:
+    if stamp[0] <= LONG or config.field is not None or config.records is not None:
         document = decode_document(file.read(), where, config)
         part = len(document.text), partial(_again, path, config, stamp)
         return replace(document, text=LongText([part])) if on_disk else document
@@ -96,7 +100,7 @@ def read_file(file: BinaryIO, path: Path, config: CorpusConfig = _DEFAULT, *, on
         )
     begin, line, digest, changes, first, parts = 0, 1, hashlib.sha256(), Counter[str](), "", list[Part]()
     while begin <= stamp[0] and (raw := b"".join(file.readlines(PIECE))):  # whole lines
-        text, found = _read(raw, where, config, begin, line, is_piece=True)
+        text, found, _records = _read(raw, where, config, begin, line, is_piece=True)
         first = first or text
         parts.append((len(text), partial(_again, path, config, stamp, begin, len(raw))))
         changes += found
@@ -150,14 +154,17 @@ def decode_document(raw: bytes, where: str, config: CorpusConfig = _DEFAULT) -> 
     Raises:
         UsageError: the bytes are not a text in this encoding (names the first invalid offset), or have no such field.
     """
-    text, changes = _read(raw, where, config)
-    return Document(text, len(raw), sha256(raw), config.encoding, _fields(where, config, text), changes)
+    text, changes, records = _read(raw, where, config)
+    return Document(text, len(raw), sha256(raw), config.encoding, _fields(where, config, text), changes, records)
 
 
 def _read(
     raw: bytes, where: str, config: CorpusConfig, begin: int = 0, line: int = 1, *, is_piece: bool = False
-) -> tuple[str, Counter[str]]:
-    """The text of bytes that begin at a byte and a line of a file, and what was changed; a piece keeps its licence."""
+) -> tuple[str, Counter[str], tuple[int, ...]]:
+    """The text of bytes that begin at a byte and a line of a file, what was changed, and the lengths of records.
+
+    A piece keeps its licence.
+    """
     if begin == 0:
         _refuse_other_formats(raw[:SAMPLE], where, config.encoding)
     text = _decoded(raw, where, config.encoding, begin, line)
@@ -166,20 +173,27 @@ def _read(
     if config.field is not None:
         texts = list(field_of_lines(texts[0].split("\n"), config.field, where))
         changes.update(texts=len(texts), empty=texts.count(""))
+    if config.records is not None:
+        suffix = Path(where).suffix.lower()
+        every = list(records_of(texts[0].split("\n"), config.records, where, suffix))
+        texts = list(dict.fromkeys(every))  # of equal records one would teach the answer of another
+        changes.update({config.records: len(every), "equal": len(every) - len(texts)})
     if config.newlines == "lf":
         crlf, returns = (sum(one.count(ending) for one in texts) for ending in ("\r\n", "\r"))
         changes.update(crlf=crlf, cr=returns - crlf)
-        texts = map(in_lines, texts)
+        texts = list(map(in_lines, texts))
+    if config.records is not None:
+        return "".join(texts), changes, tuple(map(len, texts))
     body = config.separator.join(filter(None, texts))
     if config.field is None and not is_piece:
         changes["licence"] = len(body)
         body = strip_licence(body)
         changes["licence"] -= len(body)
-    return body, changes
+    return body, changes, ()
 
 
 def _fields(where: str, config: CorpusConfig, text: str) -> tuple[str, ...]:
-    is_read = config.field is not None or Path(where).suffix.lower() not in SUFFIXES
+    is_read = config.field is not None or config.records is not None or Path(where).suffix.lower() not in SUFFIXES
     return () if is_read else tuple(text_fields(text[:PIECE].partition("\n")[0]))
 
 
@@ -245,6 +259,10 @@ def reading_notes(documents: Sequence[Document]) -> Iterator[str]:
         yield N_("Texts read from JSON lines: {number:,}; left out as empty: {empty:,}.").format(
             number=changes["texts"], empty=changes["empty"]
         )
+    for kind in (kind for kind in TOLD if changes[kind]):
+        yield N_("Records read, {kind}: {number:,}; left out as equal to an earlier one: {equal:,}.").format(
+            kind=TOLD[kind], number=changes[kind], equal=changes["equal"]
+        )
     if fields:
         yield N_(
             "JSON lines are read as they are; --field NAME reads one field of each line as a text ({names})."
@@ -257,6 +275,19 @@ def reading_notes(documents: Sequence[Document]) -> Iterator[str]:
         )
     if changes["licence"]:
         yield N_("Project Gutenberg's licence was stripped ({number:,} characters).").format(number=changes["licence"])
+
+
+def records_in(path: Path) -> str | None:
+    """The kind of the records in a file of JSON lines or a table, by its name and its first line; None if it has none.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES | TABLES or not path.is_file():
+        return None
+    with opened(path) as file:
+        return kind_of(file.readline(PIECE).decode("utf-8-sig", "replace"), suffix)
 
 
 _BEFORE = re.compile(r"^\*\*\* START OF TH[^\r\n]*(?:\r\n|\r|\n)", re.MULTILINE)

@@ -159,6 +159,22 @@ class Tokenizer:
         """Ids without text, which are never generated; declared special tokens have text and are not among them."""
         return tuple(token for token in range(self.vocab_size) if token not in self._pieces)
 
+    def id_of(self, text: str) -> int | None:
+        """The id of a special token, declared or of a file; None if there is none."""
+        added = self._engine.get_added_tokens_decoder().items() if self.name == "file" else ()
+        own = {str(token.content): int(self.ids[place]) for place, token in added}
+        return {**own, **self.declared}.get(text)
+
+    @property
+    def around(self) -> tuple[list[int], list[int]]:
+        """What a file says to put before and after a text, as BERT's `[CLS]` and `[SEP]`; `encode` adds nothing."""
+        plain = _ids(self._engine, "a") if self.name == "file" else []
+        if not plain:
+            return [], []
+        framed = self._engine.encode("a").ids
+        begin = next(place for place in range(len(framed)) if framed[place : place + len(plain)] == plain)
+        return self.ids[framed[:begin]].tolist(), self.ids[framed[begin + len(plain) :]].tolist()
+
     @cached_property
     def _engine(self) -> "tokenizers.Tokenizer":
         """The package's tokenizer, without special tokens: its id i is `ids[i]`."""

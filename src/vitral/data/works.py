@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from vitral.core.errors import UsageError
+from vitral.core.files import sha256
 from vitral.core.streams import numpy_stream
 from vitral.data.config import CorpusConfig
 from vitral.data.corpora import Corpus
@@ -138,19 +139,20 @@ def lines_of(text: Text) -> Iterator[tuple[int, str]]:
 
 
 def split_corpus(
-    num_characters: int, config: CorpusConfig, works: Sequence[Work]
+    num_characters: int, config: CorpusConfig, works: Sequence[Work], records: Blocks | None = None
 ) -> tuple[dict[str, Blocks], dict[str, list[Work]]]:
     """The splits of a text by its configuration, and the works of each split where splits are by works.
 
-    Splits are those of `split_text`, the sequences of a task, whole works held out, or parts of one work.
+    Splits are those of `split_text`, whole records, whole works held out, or parts of one work.
 
     Args:
         num_characters: length of the text.
         config: of the text.
         works: of the text.
+        records: of the text, if it has them: one in ten is for test and one in twenty for validation.
 
     Raises:
-        UsageError: the text is too short, or the works are too few.
+        UsageError: the text is too short, or the works or records are too few.
     """
     if config.split == "works":
         of = held_out(works)
@@ -163,9 +165,14 @@ def split_corpus(
             found["train"] = _outside([chosen], num_characters)
             of["train"] = [work for work in works if work != chosen]
         return found, of
-    if config.task is not None:
-        sequences = split_text(num_characters, "blocks", config.task.span)
-        return {split: Blocks(blocks.spans, apart=True) for split, blocks in sequences.items()}, {}
+    if records is not None:
+        if len(records) < _FEWEST:
+            raise UsageError(
+                "the text has {number} records, and each split needs one: give at least {needed}",
+                number=len(records),
+                needed=_FEWEST,
+            )
+        return dealt(records, "split", (len(records) + 5) // 10, (len(records) + 10) // 20), {}
     return split_text(num_characters, config.split), {}
 
 
@@ -269,7 +276,7 @@ def cut(config: CorpusConfig, corpus: Corpus, text_hash: str, also: Sequence[Cor
         UsageError: the text cannot be cut in this way: see `corpus_works`, `split_corpus`, `restricted`, `additions`.
     """
     works = corpus_works(corpus, config)
-    splits, by_split = split_corpus(len(corpus.text), config, works)
+    splits, by_split = split_corpus(len(corpus.text), config, works, corpus.records)
     training, drawn_from = restricted(splits["train"], config, works)
     added = additions(config, text_hash, also, training)
     chosen: Mapping[str, Any] = {
@@ -288,13 +295,17 @@ def cut(config: CorpusConfig, corpus: Corpus, text_hash: str, also: Sequence[Cor
         ],
     }
     method = {"method": config.split, "block": BLOCK}
-    if config.task is not None:
+    if config.records is not None:
+        method = {"method": "records"}
+    elif config.task is not None:
         method = {"method": "sequences", "block": config.task.span}
     key = [*method.values(), SPLIT_SEED]
     key += [asked] if asked else []
     key += [{"replacement": config.replacement}] if config.replacement is not None else []
     key += [[[work.begin, work.end] for work in works]] if works else []
     key += [by_split["test"][0].begin] if config.split == "one-work" else []
+    if config.records is not None:  # one text may be cut into records in several ways
+        key += [sha256(one.records.spans.tobytes()) for one in (corpus, *also) if one.records is not None]
     return Cut(
         method=method,
         splits=splits,
@@ -408,7 +419,7 @@ def _part(corpus: Corpus, config: CorpusConfig, training: Blocks) -> Blocks:
     Raises:
         UsageError: it is shorter than what is left of the main one.
     """
-    blocks, wanted = whole(len(corpus.text)), training.num_characters
+    blocks, wanted = corpus.records or whole(len(corpus.text)), training.num_characters
     if config.share is None:
         return blocks
     if config.draw is None:

@@ -1,5 +1,6 @@
 """Decoding: from logits to text, by filters, greedy or sampled choice, streaming, and beam search."""
 
+from vitral.decoding.answers import asking
 from vitral.decoding.beam import beam_search
 from vitral.decoding.generation import GenerateOptions, Sample, generate, stream
 from vitral.decoding.reader import Reader, Way, way_of
@@ -25,6 +26,7 @@ __all__ = [
     "Sampling",
     "Way",
     "apply_temperature",
+    "asking",
     "beam_search",
     "choose",
     "distribution",

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
-from vitral.decoding.generation import Sample
-from vitral.decoding.reader import Reader, prompt_ids, rows_of
+from vitral.decoding.generation import DEFAULTS, GenerateOptions, Sample, drafts_of, never_chosen, reader_of
 from vitral.decoding.sampling import distribution
 from vitral.decoding.text import Writer, check_stop
 from vitral.model.transformer import Transformer
@@ -28,16 +27,18 @@ def beam_search(
     max_tokens: int,
     num_beams: int,
     length_penalty: float = 0.0,
-    n_best: int = 1,
     stop: Sequence[str] = (),
+    options: GenerateOptions = DEFAULTS,
 ) -> list[Sample]:
     """The best continuations found by extending the `num_beams` most probable ones in parallel, best first.
 
-    A hypothesis is finished by a stop string in its text, or by `max_tokens`. All hypotheses are ranked by
+    A hypothesis is finished by a stop string in its text, by the end token, or by `max_tokens`. All hypotheses are
+    ranked by
 
         score / ((5 + length) / 6) ** length_penalty        (Wu et al. 2016, eq. 14, without coverage)
 
-    where the score is log p(tokens | prompt) in nats and the length counts generated tokens, including a stop string.
+    where the score is log p(tokens | prompt) in nats and the length counts generated tokens, including a stop string
+    and the end token.
     The search ends before max_tokens only when no unfinished hypothesis can reach the n best. Ties go to the shorter
     hypothesis, then to the lower ids. The search is deterministic.
 
@@ -45,26 +46,27 @@ def beam_search(
 
     Args:
         model: the model; its training mode is restored.
-        tokenizer: the model's tokenizer; its special tokens are never chosen.
+        tokenizer: the model's tokenizer; its special tokens without text are never chosen, but for the end token.
         prompt: the text to continue; an empty prompt becomes the tokenizer's start token.
         max_tokens: maximum number of generated tokens.
         num_beams: number of unfinished hypotheses kept at each length.
         length_penalty: 0 compares log-probabilities directly; larger values favour longer texts.
-        n_best: number of results, at most num_beams; fewer are returned if fewer exist.
         stop: strings that finish a hypothesis; its text ends before them.
+        options: number of results, at most num_beams (fewer are returned if fewer exist), cropping, cache, source, end
+            token.
 
     Raises:
         UsageError: an invalid value, a prompt that is too long or contains unknown characters, or logits that are NaN.
     """
     model.require_vocabulary(tokenizer.vocab_size)
     check_stop(stop)
+    n_best, forbidden = options.num_samples, never_chosen(tokenizer, options.end)
     _check(num_beams, n_best, length_penalty)
-    ids = prompt_ids(tokenizer, prompt, model.config.context_length)
-    reader = Reader(model, rows_of(model, [ids]))
+    reader = reader_of(model, drafts_of(model, tokenizer, [prompt], seed=0, stop=stop, options=options)[:1], options)
     live, finished = [_Hypothesis((), 0.0, Writer(stop))], []
     for _ in range(max_tokens):
-        log_probabilities = distribution(reader.logits(), forbidden=tokenizer.specials).log()
-        parents, live, stopped = _grow(live, log_probabilities, tokenizer, num_beams)
+        log_probabilities = distribution(reader.logits(), forbidden=forbidden).log()
+        parents, live, stopped = _grow(live, log_probabilities, tokenizer, num_beams, options.end)
         finished = _best(finished + stopped, n_best, length_penalty)
         if not live or _decided(finished, live[0], n_best, length_penalty, max_tokens):
             return [hypothesis.sample(prompt) for hypothesis in finished]
@@ -89,20 +91,25 @@ class _Hypothesis:
     tokens: tuple[int, ...]
     score: float
     writer: Writer
+    ended: bool = False
 
-    def extended(self, token: int, data: bytes, score: float) -> "_Hypothesis":
+    def extended(self, token: int, tokenizer: Tokenizer, score: float, *, ended: bool) -> "_Hypothesis":
         writer = self.writer.copy()
-        writer.write(data)
-        return _Hypothesis((*self.tokens, token), score, writer)
+        writer.write(b"" if ended else tokenizer.token_bytes(token))
+        return _Hypothesis((*self.tokens, token), score, writer, ended)
 
     def sample(self, prompt: str) -> Sample:
         self.writer.end()
-        finish = "stop" if self.writer.stopped else "length"
+        finish = "end" if self.ended else "stop" if self.writer.stopped else "length"
         return Sample(prompt, self.writer.text, self.tokens, finish, self.score)
 
 
 def _grow(
-    live: list[_Hypothesis], log_probabilities: Float[Tensor, "beams vocab"], tokenizer: Tokenizer, num_beams: int
+    live: list[_Hypothesis],
+    log_probabilities: Float[Tensor, "beams vocab"],
+    tokenizer: Tokenizer,
+    num_beams: int,
+    end: int | None,
 ) -> tuple[list[int], list[_Hypothesis], list[_Hypothesis]]:
     """Extend by one token: the `num_beams` most probable unfinished hypotheses, and more probable finished ones.
 
@@ -119,8 +126,8 @@ def _grow(
         if len(unfinished) == num_beams or total == -math.inf:
             break
         parent, token = divmod(place, vocab)
-        grown = live[parent].extended(token, tokenizer.token_bytes(token), total)
-        if grown.writer.stopped:
+        grown = live[parent].extended(token, tokenizer, total, ended=token == end)
+        if grown.ended or grown.writer.stopped:
             stopped.append(grown)
         else:
             parents.append(parent)
@@ -157,7 +164,7 @@ def _check(num_beams: int, n_best: int, length_penalty: float) -> None:
     """Refuse invalid search parameters."""
     if n_best > num_beams:
         raise UsageError(
-            "n_best: {n_best} is more than num_beams = {num_beams}; choose at most {num_beams}",
+            "num_samples: {n_best} is more than num_beams = {num_beams}; choose at most {num_beams}",
             n_best=n_best,
             num_beams=num_beams,
         )

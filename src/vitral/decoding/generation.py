@@ -1,7 +1,8 @@
 """Generation: samples of a model, complete or streamed in pieces.
 
 A generated text does not contain its prompt. An empty prompt becomes the tokenizer's start token (a newline if it has
-one), which belongs to neither the prompt nor the text. Special tokens are never generated.
+one), which belongs to neither the prompt nor the text. Special tokens without text are never generated, but for the end
+token, if one is given.
 """
 
 from collections import Counter
@@ -17,7 +18,7 @@ from pydantic import Field
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
-from vitral.decoding.reader import AT_ONCE, UNSEEN, Reader, prompt_ids, rows_of
+from vitral.decoding.reader import AT_ONCE, UNSEEN, Reader, prompt_ids, rows_of, source_ids
 from vitral.decoding.sampling import Sampling, check_top_k, uniforms
 from vitral.decoding.text import Writer, check_stop
 from vitral.model.transformer import Transformer
@@ -34,12 +35,16 @@ class GenerateOptions(Config):
         first_sample: index of the first sample; sample i of a seed and prompt is the same text in every call.
         crop: whether a prompt longer than the context is cropped to its last tokens instead of refused.
         use_cache: whether to cache keys and values if the mask allows it; the text is the same.
+        sources: encoder-decoder only: the source of each prompt.
+        end: id of the token that ends a sample; its text does not contain it.
     """
 
     num_samples: Annotated[int, Field(ge=1)] = 1
     first_sample: Annotated[int, Field(ge=0)] = 0
     crop: bool = False
     use_cache: bool = True
+    sources: Annotated[tuple[str, ...], Field(strict=False)] | None = None
+    end: int | None = None
 
 
 DEFAULTS = GenerateOptions()
@@ -52,8 +57,8 @@ class Sample:
     Attributes:
         prompt: its prompt.
         text: the generated text, without the prompt and without a stop string.
-        tokens: the ids of all generated tokens, including those of a stop string.
-        finish: "stop" if a stop string ended it, "length" if max_tokens did.
+        tokens: the ids of all generated tokens, including those of a stop string and the end token.
+        finish: "end" if the end token ended it, "stop" if a stop string did, "length" if max_tokens did.
         score: beam search only: the log-probability of `tokens`, in nats.
     """
 
@@ -77,8 +82,9 @@ def generate(
 ) -> list[Sample]:
     """Continue each prompt `options.num_samples` times; the samples are grouped by prompt, in the order of prompts.
 
-    Sample i of a prompt depends only on (model, prompt, seed, i) and the settings (and on the rounding of logits), not
-    on the other prompts. A repeated prompt continues the numbering: ["A", "A"] gives samples 0 and 1 of "A".
+    Sample i of a prompt depends only on (model, prompt, source, seed, i) and the settings (and on the rounding of
+    logits), not on the other prompts. A repeated prompt continues the numbering: ["A", "A"] gives samples 0 and 1 of
+    "A".
 
     Args:
         model: the model; its training mode is restored.
@@ -88,15 +94,16 @@ def generate(
         sampling: the sampling settings. The repetition penalty considers the prompt and all generated tokens.
         seed: seed of the random streams.
         stop: a sample ends before the first of these strings in its text.
-        options: number of samples, cropping, cache.
+        options: number of samples, cropping, cache, sources, end token.
 
     Raises:
-        UsageError: an invalid value, a prompt that is too long or contains unknown characters, or logits that are NaN.
+        UsageError: an invalid value, a prompt or source that is too long or contains unknown characters, or logits that
+            are NaN.
     """
     _check(model, tokenizer, sampling, stop)
-    drafts = _drafts(tokenizer, prompts, model.config.context_length, seed=seed, stop=stop, options=options)
+    drafts = drafts_of(model, tokenizer, prompts, seed=seed, stop=stop, options=options)
     for batch in _batches(drafts):
-        for _ in _advance(model, tokenizer, batch, max_tokens, sampling, use_cache=options.use_cache):
+        for _ in _advance(model, tokenizer, batch, max_tokens, sampling, options=options):
             pass
     return [draft.sample() for draft in drafts]
 
@@ -126,35 +133,44 @@ def stream(
             num_samples=options.num_samples,
         )
     _check(model, tokenizer, sampling, stop)
-    drafts = _drafts(tokenizer, [prompt], model.config.context_length, seed=seed, stop=stop, options=options)
-    turns = _advance(model, tokenizer, drafts, max_tokens, sampling, use_cache=options.use_cache, one_by_one=True)
+    drafts = drafts_of(model, tokenizer, [prompt], seed=seed, stop=stop, options=options)
+    turns = _advance(model, tokenizer, drafts, max_tokens, sampling, options=options, one_by_one=True)
     return _pieces(turns, drafts[0])
 
 
-class _Draft:
+class Draft:
     """An unfinished sample."""
 
-    def __init__(self, prompt: str, ids: list[int], number: int, seed: int, stop: Sequence[str]) -> None:
-        self.prompt, self.ids = prompt, ids
+    def __init__(
+        self, prompt: str, ids: list[int], source: list[int] | None, random: np.random.Generator, stop: Sequence[str]
+    ) -> None:
+        """Begin with an empty text."""
+        self.prompt, self.ids, self.source = prompt, ids, source
         self.tokens: list[int] = []
         self.stop, self.writer = stop, Writer(stop)
-        self.uniforms = uniforms(seed, number)
+        self.uniforms, self.ended = random, False
 
-    def add(self, tokens: Sequence[int], token_bytes: Callable[[int], bytes]) -> None:
-        """The next tokens; those after a stop string are left out."""
-        if not self.stop:
+    @property
+    def is_live(self) -> bool:
+        """Whether nothing has ended it."""
+        return not (self.ended or self.writer.stopped)
+
+    def add(self, tokens: Sequence[int], token_bytes: Callable[[int], bytes], end: int | None) -> None:
+        """The next tokens; those after a stop string or the end token are left out."""
+        if not self.stop and end is None:
             self.tokens += tokens
             self.writer.write(b"".join(map(token_bytes, tokens)))
             return
         for token in tokens:
-            if not self.writer.stopped:
+            if self.is_live:
                 self.tokens.append(token)
-                self.writer.write(token_bytes(token))
+                self.ended = token == end
+                self.writer.write(b"" if self.ended else token_bytes(token))
 
     def sample(self) -> Sample:
-        return Sample(
-            self.prompt, self.writer.text, tuple(self.tokens), finish="stop" if self.writer.stopped else "length"
-        )
+        """As it is now."""
+        finish = "end" if self.ended else "stop" if self.writer.stopped else "length"
+        return Sample(self.prompt, self.writer.text, tuple(self.tokens), finish)
 
 
 def _check(model: Transformer, tokenizer: Tokenizer, sampling: Sampling, stop: Sequence[str]) -> None:
@@ -165,29 +181,57 @@ def _check(model: Transformer, tokenizer: Tokenizer, sampling: Sampling, stop: S
         check_top_k(sampling.top_k, tokenizer.vocab_size)
 
 
-def _drafts(
+def drafts_of(
+    model: Transformer,
     tokenizer: Tokenizer,
     prompts: Sequence[str],
-    context_length: int,
     *,
     seed: int,
     stop: Sequence[str],
     options: GenerateOptions,
-) -> list[_Draft]:
-    """All samples to generate, in the order of the results."""
-    drafts: list[_Draft] = []
-    used: Counter[str] = Counter()
-    for prompt in prompts:
-        ids = prompt_ids(tokenizer, prompt, context_length, crop=options.crop)
+) -> list[Draft]:
+    """All samples to generate, in the order of the results.
+
+    Raises:
+        UsageError: as `generate`.
+    """
+    drafts: list[Draft] = []
+    used: Counter[tuple[str, str | None]] = Counter()
+    sources = (None,) * len(prompts) if options.sources is None else options.sources
+    if len(sources) != len(prompts):
+        raise UsageError("sources: {sources} for {prompts} prompts", sources=len(sources), prompts=len(prompts))
+    for asked in zip(prompts, sources, strict=True):
+        prompt, source = asked
+        ids = prompt_ids(tokenizer, prompt, model.config.context_length, crop=options.crop)
+        read = None if source is None else source_ids(tokenizer, source, model.config.source_length)
         for _ in range(options.num_samples):
-            drafts.append(_Draft(prompt, ids, options.first_sample + used[prompt], seed, stop))
-            used[prompt] += 1
+            random = uniforms(seed, options.first_sample + used[asked])
+            drafts.append(Draft(prompt, ids, read, random, stop))
+            used[asked] += 1
     return drafts
 
 
-def _batches(drafts: Sequence[_Draft]) -> Iterator[list[_Draft]]:
+def reader_of(model: Transformer, drafts: Sequence[Draft], options: GenerateOptions) -> Reader:
+    """The reader of the prompts of equal length, and of the sources, of these drafts."""
+    sources = [draft.source for draft in drafts if draft.source is not None]
+    source = rows_of(model, sources) if sources else None
+    return Reader(model, rows_of(model, [draft.ids for draft in drafts]), source=source, use_cache=options.use_cache)
+
+
+def never_chosen(tokenizer: Tokenizer, end: int | None) -> list[int]:
+    """The ids of special tokens without text, but for the end token.
+
+    Raises:
+        UsageError: the vocabulary has no such end token.
+    """
+    if end is not None and not 0 <= end < tokenizer.vocab_size:
+        raise UsageError("end: token {end} is not in the vocabulary of {size}", end=end, size=tokenizer.vocab_size)
+    return [token for token in tokenizer.specials if token != end]
+
+
+def _batches(drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
     """Batches of at most MAX_ROWS drafts whose prompts have equal length."""
-    by_length: dict[int, list[_Draft]] = {}
+    by_length: dict[int, list[Draft]] = {}
     for draft in drafts:
         by_length.setdefault(len(draft.ids), []).append(draft)
     for same in by_length.values():
@@ -198,30 +242,30 @@ def _batches(drafts: Sequence[_Draft]) -> Iterator[list[_Draft]]:
 def _advance(
     model: Transformer,
     tokenizer: Tokenizer,
-    drafts: Sequence[_Draft],
+    drafts: Sequence[Draft],
     max_tokens: int,
     sampling: Sampling,
     *,
-    use_cache: bool,
+    options: GenerateOptions,
     one_by_one: bool = False,
 ) -> Iterator[None]:
     """Generate drafts of equal prompt length; each turn adds one token to each, or several, unless `one_by_one`."""
-    live, token_bytes = list(drafts), cache(tokenizer.token_bytes)
-    reader = Reader(model, rows_of(model, [draft.ids for draft in live]), use_cache=use_cache)
-    # What a stream waits for, and what may be wasted behind a stop string, is short.
-    work = AT_ONCE if one_by_one or any(draft.stop for draft in drafts) else UNSEEN
-    left = max_tokens
+    live, token_bytes, end = list(drafts), cache(tokenizer.token_bytes), options.end
+    reader = reader_of(model, live, options)
+    # What a stream waits for, and what may be wasted behind a stop string or the end token, is short.
+    work = AT_ONCE if one_by_one or end is not None or any(draft.stop for draft in drafts) else UNSEEN
+    left, forbidden = max_tokens, never_chosen(tokenizer, end)
     while left and live:
         count = reader.ready(left, work)
         numbers = torch.from_numpy(np.stack([draft.uniforms.random(count) for draft in live]))
-        chosen = reader.draw(numbers, sampling, forbidden=tokenizer.specials).tolist()
+        chosen = reader.draw(numbers, sampling, forbidden=forbidden).tolist()
         width = 1 if one_by_one else count
         for begin in range(0, count, width):
             for draft, tokens in zip(live, chosen, strict=True):
-                draft.add(tokens[begin : begin + width], token_bytes)
+                draft.add(tokens[begin : begin + width], token_bytes, end)
             yield
         left -= count
-        running = [row for row, draft in enumerate(live) if not draft.writer.stopped]
+        running = [row for row, draft in enumerate(live) if draft.is_live]
         if running and len(running) < len(live):
             reader.select(torch.tensor(running))
         live = [live[row] for row in running]
@@ -230,7 +274,7 @@ def _advance(
     yield
 
 
-def _pieces(turns: Iterator[None], draft: _Draft) -> Generator[str, None, None]:
+def _pieces(turns: Iterator[None], draft: Draft) -> Generator[str, None, None]:
     """The text that becomes final in each turn."""
     for _ in turns:
         if piece := draft.writer.take():

@@ -19,6 +19,7 @@ from vitral.model.cache import KVCache
 from vitral.model.decode_step import DecodeStep, can_decode_step
 from vitral.model.modes import evaluating
 from vitral.model.native import Choice, NativeStep, Refused, native, native_step
+from vitral.model.stack import PADDING
 from vitral.model.transformer import Transformer
 
 AT_ONCE, UNSEEN = 2**25, 2**31
@@ -65,9 +66,28 @@ class Reader:
     window shorter than the prefix is recomputed at every step.
     """
 
-    def __init__(self, model: Transformer, tokens: Int[Tensor, "batch time"], *, use_cache: bool = True) -> None:
-        """Start with these rows of 1 to context_length tokens each."""
-        self._tokens, self._length = tokens, tokens.shape[1]
+    def __init__(
+        self,
+        model: Transformer,
+        tokens: Int[Tensor, "batch time"],
+        *,
+        source: Int[Tensor, "batch source"] | None = None,
+        use_cache: bool = True,
+    ) -> None:
+        """Start with these rows of 1 to context_length tokens each.
+
+        Args:
+            model: any but one that names labels.
+            tokens: ids.
+            source: encoder-decoder only: what each row answers, padded at the end with -1; it is encoded once.
+            use_cache: whether to cache keys and values if the mask allows it.
+
+        Raises:
+            UsageError: the model names labels of a text.
+        """
+        if model.config.num_labels:
+            raise UsageError("the model names labels of a text; it writes none")
+        self._tokens, self._length, self._source = tokens, tokens.shape[1], source
         self._model, self._begin = model, 0
         self._cache: KVCache | None = None
         together = 0 if model.mask is None else model.mask.joint_prefix()
@@ -153,6 +173,7 @@ class Reader:
         """Continue with these rows: reordered, repeated, or fewer."""
         rows = rows.to(self._tokens.device)
         self._tokens = self._tokens[rows]
+        self._source = None if self._source is None else self._source[rows]
         self._can_decode_step = self._native is None and can_decode_step(self._model, len(rows))
         if self._cache is not None:
             with torch.inference_mode():
@@ -198,8 +219,8 @@ class Reader:
                 cache.clear()
             return logits
         if self._is_read_anew(window.shape[1]):
-            return self._model(window)[:, -1]
-        cache = self._cache = self._cache or self._model.new_cache(len(window))
+            return self._model(window, source=self._source)[:, -1]
+        cache = self._cache = self._cache or self._model.new_cache(len(window), source=self._source)
         if window.shape[1] - cache.length == 1 and cache.length and self._can_decode_step:
             self._decode_step = self._decode_step or DecodeStep(self._model)
             return self._decode_step(window[:, -1], cache)
@@ -210,6 +231,22 @@ def _choice(sampling: Sampling) -> Choice:
     top_k = 0 if sampling.top_k is None else sampling.top_k
     top_p = 1.0 if sampling.top_p is None else sampling.top_p
     return Choice(sampling.temperature, top_k, top_p, sampling.min_p or 0.0, sampling.repetition_penalty)
+
+
+def source_ids(tokenizer: Tokenizer, source: str, source_length: int | None) -> list[int]:
+    """The token ids of a source.
+
+    Raises:
+        UsageError: a character is unknown to the tokenizer, or the source is longer than the model reads.
+    """
+    ids = [int(token) for token in tokenizer.encode(source)]
+    if source_length is not None and len(ids) > source_length:
+        raise UsageError(
+            "source: {tokens} tokens, but the model reads at most {source_length}; shorten it",
+            tokens=len(ids),
+            source_length=source_length,
+        )
+    return ids
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str, context_length: int, *, crop: bool = False) -> list[int]:
@@ -238,5 +275,7 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str, context_length: int, *, crop: 
 
 
 def rows_of(model: Transformer, rows: Sequence[Sequence[int]]) -> Int[Tensor, "batch time"]:
-    """Rows of ids as a tensor on the model's device."""
-    return torch.tensor([list(row) for row in rows], dtype=torch.int64, device=model.token_embedding.weight.device)
+    """Rows of ids as a tensor on the model's device; shorter ones are padded at the end."""
+    longest = max(1, *map(len, rows))
+    padded = [[*row, *[PADDING] * (longest - len(row))] for row in rows]
+    return torch.tensor(padded, dtype=torch.int64, device=model.token_embedding.weight.device)

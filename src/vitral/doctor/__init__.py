@@ -2,14 +2,16 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
+from vitral.core.devices import resolve_device
 from vitral.core.errors import VitralError, reason
 from vitral.core.files import MANIFEST, check_report, names
 from vitral.core.language import N_, _
@@ -52,20 +54,6 @@ def finding(mark: Mark, what: str, sentence: str, /, **places: Any) -> HealthChe
 
 
 ok, wrong, unknown = (partial(finding, mark) for mark in MARKS)
-
-
-class Unchecked(VitralError):
-    """A check cannot be made here."""
-
-
-def check(what: str, examine: Callable[..., str], *given: Any) -> HealthCheck:
-    """What an examination returns is in order; what it raises is wrong, or says why nothing was checked."""
-    try:
-        return ok(what, examine(*given))
-    except Unchecked as error:
-        return unknown(what, reason(error))
-    except VitralError as error:
-        return wrong(what, reason(error))
 
 
 def collected(what: str, made: Iterable[HealthCheck]) -> Iterator[HealthCheck]:
@@ -142,34 +130,30 @@ def _checks() -> Iterator[HealthCheck]:
 
 @torch.inference_mode()
 def _correctness() -> Iterator[HealthCheck]:
-    """Whether a small model has the same logits in C, in float64 and on accelerators."""
+    """Whether a small model has the same logits in C, in float64 and on an accelerator."""
     model = Transformer(ModelConfig.parse(PROBE), 61, seed=1).eval()
     tokens = torch.randint(61, (2, 16), generator=torch_stream(0, "doctor"))
     logits, step = model(tokens), native_step(model)
     if isinstance(step, str):
         yield unknown("generation in C", step)
     else:
-        difference = float((step(tokens, model.new_cache(2)) - logits[:, -1]).abs().max())
-        yield finding(
-            "ok" if difference < MOST_DIFFERENCE else "wrong",
-            "generation in C",
-            N_("{instructions}; logits of a small model differ from PyTorch by {difference:.1e}"),
-            instructions=native().found,
-            difference=difference,
-        )
-    difference = float((logits.double() - model.double()(tokens)).abs().max())
-    yield finding(
-        "ok" if difference < MOST_DIFFERENCE else "wrong",
-        "float32",
-        N_("logits of a small model differ from float64 by {difference:.1e}"),
-        difference=difference,
-    )
-    model, there = model.float(), {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    yield from (check(name, _accelerated, model, name) for name, is_there in there.items() if is_there)
-    if not any(there.values()):
+        found = N_("{instructions}; logits of a small model differ from PyTorch by {difference:.1e}")
+        differences = step(tokens, model.new_cache(2)) - logits[:, -1]
+        yield _near("generation in C", differences, found, instructions=native().found)
+    differences = logits.double() - model.double()(tokens)
+    yield _near("float32", differences, N_("logits of a small model differ from float64 by {difference:.1e}"))
+    device = resolve_device("auto")
+    if device.type == "cpu":
         yield ok("accelerator", "none; everything runs on the CPU")
+    else:
+        yield from collected(device.type, _accelerated(model.float(), device))
 
 
-def _accelerated(model: Transformer, name: str) -> str:
-    found = N_("logits differ from the CPU by {difference:.1e}")
-    return found.format(difference=check_device(model, torch.device(name)))
+def _near(what: str, differences: Tensor, sentence: str, **places: Any) -> HealthCheck:
+    """Whether the largest of some differences is one of rounding."""
+    most = float(differences.abs().max())
+    return finding("ok" if most < MOST_DIFFERENCE else "wrong", what, sentence, difference=most, **places)
+
+
+def _accelerated(model: Transformer, device: torch.device) -> Iterator[HealthCheck]:
+    yield ok(device.type, "logits differ from the CPU by {difference:.1e}", difference=check_device(model, device))

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 from vitral.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from vitral.evaluation.baselines import NgramBaselines, baseline_name, neighbours, rank_among_baselines
+    from vitral.evaluation.baselines import NgramBaselines, baseline_name, loss_unit, neighbours, rank_among_baselines
     from vitral.evaluation.copying import Copy, copied_spans, longest_copy, novel_share, training_text
+    from vitral.evaluation.filling import FilledText, Filling, fill
     from vitral.evaluation.losses import SplitLoss, evaluate_split, token_losses
     from vitral.evaluation.masking import Masking
     from vitral.evaluation.ngrams import WittenBell, bigram_entropy, entropy_by_place, ngram_baselines
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Copy",
+    "FilledText",
+    "Filling",
     "Masking",
     "NgramBaselines",
     "SplitLoss",
@@ -25,7 +28,9 @@ __all__ = [
     "copied_spans",
     "entropy_by_place",
     "evaluate_split",
+    "fill",
     "longest_copy",
+    "loss_unit",
     "neighbours",
     "ngram_baselines",
     "ngram_differences",

@@ -7,19 +7,54 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+from scipy.stats import binomtest
 from torch import Tensor
 from torch.nn import functional
 
-from vitral.core.allocation import keep_freed_memory
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
+from vitral.core.machine import keep_freed_memory
 from vitral.core.streams import numpy_stream
-from vitral.data.batches import Split, window_begins, windows
+from vitral.data.batches import IGNORED, Reading, Split, pair_of, reading_of, window_places, windows
 from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation.masking import Masking
+from vitral.model.config import ModelConfig
 from vitral.model.modes import evaluating
 from vitral.model.transformer import Transformer, first_target
+
+LEVEL = 0.95
+"""Of intervals."""
+
+
+@dataclass(frozen=True)
+class AnswerScore:
+    """Right answers.
+
+    Attributes:
+        right: their number.
+        total: of all answers that were asked for.
+        left_out: number of records that are longer than the model reads, whose answers were not asked for.
+    """
+
+    right: int
+    total: int
+    left_out: int = 0
+
+    @property
+    def share(self) -> float:
+        """Right answers as a share of all."""
+        return self.right / self.total
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the share (Wilson)."""
+        low, high = binomtest(self.right, self.total).proportion_ci(LEVEL, method="wilson")
+        return float(low), float(high)
+
+    def plain(self) -> dict[str, Any]:
+        """All numbers as plain data."""
+        return {**vars(self), "share": self.share, "interval": list(self.interval)}
 
 
 @dataclass(frozen=True)
@@ -27,16 +62,18 @@ class SplitLoss:
     """The result of a full pass over a split.
 
     Attributes:
-        loss: nats per token.
+        loss: nats per token; of labels, per text.
         num_targets: number of predicted tokens.
         num_characters: characters of those tokens (BPE and byte tokens: bytes that begin a UTF-8 character).
         num_bytes: UTF-8 bytes of those tokens.
+        answers: of records, how many answers the model gives exactly, its most probable token at a time.
     """
 
     loss: float
     num_targets: int
     num_characters: int
     num_bytes: int
+    answers: AnswerScore | None = None
 
     @property
     def perplexity(self) -> float:
@@ -57,7 +94,7 @@ class SplitLoss:
     def _bits(self) -> float:
         return self.loss * self.num_targets / math.log(2)
 
-    def plain(self) -> dict[str, float | int]:
+    def plain(self) -> dict[str, Any]:
         """All numbers, including derived ones, as plain data."""
         return {
             "loss": self.loss,
@@ -67,6 +104,7 @@ class SplitLoss:
             "num_targets": self.num_targets,
             "num_characters": self.num_characters,
             "num_bytes": self.num_bytes,
+            **({} if self.answers is None else {"exact_match": self.answers.plain()}),
         }
 
 
@@ -99,9 +137,9 @@ def evaluate_split(
     its previous mode.
 
     With `masking` the loss is that of a masked language model: the windows are the same, some input tokens are replaced
-    by the mask token, and these positions are scored. The masked positions come from a stream of seed 0, so they are
-    the same for every run and at every step. This loss belongs to another task and cannot be compared with next-token
-    losses or n-gram baselines.
+    by the mask token, always by it, and these positions are scored. The masked positions come from a stream of seed 0,
+    so they are the same for every run and at every step. This loss belongs to another task and cannot be compared with
+    next-token losses or n-gram baselines.
 
     Args:
         model: the model.
@@ -109,51 +147,98 @@ def evaluate_split(
         tokenizer: the model's tokenizer, for the characters and bytes of each token.
         batch_tokens: tokens per batch; affects speed and memory, not the result. Default: 4,096 on a CPU, to fit its
             caches, 16,384 elsewhere.
-        masking: the masking of a masked language model; None for next-token prediction.
+        masking: how tokens are hidden of a masked language model, or of a mixed one; None for next-token prediction.
         sizes: characters and bytes of the text that each token of the split stands for, where they are not those of
-            the token (`vitral.evaluation.text_sizes`).
+            the token (`vitral.evaluation.measures`).
         tick: called after each batch; an exception it raises ends the pass.
 
     Raises:
         UsageError: the tokenizer is not the model's, or the split contains no target.
     """
     model.require_vocabulary(tokenizer.vocab_size)
-    device = model.token_embedding.weight.device
-    if device.type == "cpu":
-        keep_freed_memory()
-    most = batch_tokens or (4096 if device.type == "cpu" else 16384)
-    nats, counts = 0.0, np.zeros(model.vocab_size, dtype=np.int64)
-    with evaluating(model):
-        for inputs, place, targets in _scored(model, split, masking, most):
-            if targets.numel():
-                logits = model(inputs.to(device))[place].flatten(0, -2).float()
-                each = functional.cross_entropy(logits, targets.flatten().to(device), reduction="none")
-                nats += float(each.cpu().double().sum())
-                counts += np.bincount(targets.numpy().ravel(), minlength=model.vocab_size)
-            tick()
+    nats, counts, told = 0.0, np.zeros(model.vocab_size, dtype=np.int64), np.zeros(2, dtype=np.int64)
+    right, by_label = [np.empty(0, dtype=np.bool_)], model.config.num_labels is not None
+    for logits, targets, places in _scored(model, split, masking, batch_tokens, tick):
+        nats += float(_nats(logits, targets).sum())
+        counts += np.bincount(split.tokens[places], minlength=model.vocab_size)
+        told += 0 if sizes is None else [each[places].sum() for each in sizes]
+        if split.answers is not None:
+            logits[:, [] if by_label else list(tokenizer.specials)] = -math.inf  # which are never generated
+            is_right = (logits.argmax(-1) == targets).cpu().numpy()
+            right.append(is_right if by_label else _right_answers(is_right, places))
     found = _loss_of(nats, counts, split, model.config.context_length, tokenizer)
+    every = np.concatenate(right)
+    if split.answers is not None:
+        fit = reading_of_config(model.config).fits(split)
+        found = replace(found, answers=AnswerScore(int(every.sum()), len(every), len(fit) - int(fit.sum())))
+    if by_label:
+        found = replace(found, loss=nats / max(1, len(every)), num_targets=len(every))
     if sizes is None:
         return found
-    everywhere = Split(np.arange(len(split.tokens)), split.segments)
-    places = [targets.numpy().ravel() for _, _, targets in _scored(model, everywhere, masking, most)]
-    characters, bytes_ = (sum(int(each[some].sum()) for some in places) for each in sizes)
-    if not characters:
+    if not told[0]:
         raise UsageError(NO_CHARACTER)
-    return replace(found, num_characters=characters, num_bytes=bytes_)
+    return replace(found, num_characters=int(told[0]), num_bytes=int(told[1]))
 
 
 def _scored(
-    model: Transformer, split: Split, masking: Masking | None, batch_tokens: int
-) -> Iterator[tuple[Tensor, Any, Tensor]]:
-    """Batches: inputs, the index of the scored positions, and the targets there."""
-    context_length, stream = model.config.context_length, numpy_stream(0, "blanks", "evaluation")
-    seen = slice(None), slice(first_target(model.mask), None)
-    for inputs, targets in windows(split, context_length, max(1, batch_tokens // context_length)):
-        if masking is None:
-            yield inputs, seen, targets[seen]
-        else:
-            blanked, hidden = masking.hide(inputs, stream)
-            yield blanked, hidden, inputs[hidden]
+    model: Transformer, split: Split, masking: Masking | None, batch_tokens: int | None, tick: Callable[[], None]
+) -> Iterator[tuple[Tensor, Tensor, Int[np.ndarray, " targets"]]]:
+    """Batches: the logits where a target is scored, these targets, and their places in the split's tokens.
+
+    Of labels the places are those of the tokens of the labels.
+    """
+    reading, stream = reading_of_config(model.config), numpy_stream(0, "blanks", "evaluation")
+    device, answers, first = model.token_embedding.weight.device, split.answers, first_target(model.mask)
+    if device.type == "cpu":
+        keep_freed_memory()
+    most = batch_tokens or (4096 if device.type == "cpu" else 16384)
+    opened = masking is not None and masking.is_shifted
+    with evaluating(model):
+        for places in window_places(split, reading, max(1, most // reading.context_length)):
+            inputs, targets = pair_of(split, places, by_label=reading.by_label)
+            at, where = places[1][:, 1:], (slice(None), slice(first, None))
+            if masking is not None:
+                inputs, targets = replace(masking, among=0).asked(inputs, stream)
+                at, where = at if opened else places[1][:, :-1], targets != IGNORED
+            elif answers is not None and not reading.by_label:
+                where = (targets != IGNORED) & (torch.arange(targets.shape[1]) >= first)
+            if answers is not None and reading.by_label:
+                at, where = at[answers.scored(split.tokens[places[1]])[:, 1:]], slice(None)
+            else:
+                at = torch.from_numpy(at)[where].numpy().ravel()
+            if at.size:
+                logits = predicted(model, inputs.to(device), bidirectional=opened)[where].flatten(0, -2).float()
+                yield logits, targets[where].flatten().to(device), at
+            tick()
+
+
+def _nats(logits: Tensor, targets: Tensor) -> Float[np.ndarray, " targets"]:
+    return functional.cross_entropy(logits, targets, reduction="none").cpu().double().numpy()
+
+
+def _right_answers(
+    is_right: Bool[np.ndarray, " targets"], places: Int[np.ndarray, " targets"]
+) -> Bool[np.ndarray, " answers"]:
+    """Whether all targets of each answer are right; those of one follow one another.
+
+    Greedy decoding writes exactly the right answers: as long as it is right, it has read the same tokens.
+    """
+    begins = np.flatnonzero(np.diff(places, prepend=-2) != 1)
+    return np.logical_and.reduceat(is_right, begins)
+
+
+def reading_of_config(config: ModelConfig) -> Reading:
+    """How much a model reads of a record."""
+    return Reading(config.context_length, config.source_length, config.num_labels is not None)
+
+
+def predicted(
+    model: Transformer, inputs: Int[Tensor, "batch time"], *, bidirectional: bool = False
+) -> Float[Tensor, "batch *time outputs"]:
+    """The logits of a batch as `windows` makes it."""
+    length = model.config.source_length or 0
+    source = inputs[:, :length] if length else None
+    return model(inputs[:, length:], source=source, bidirectional=bidirectional)
 
 
 def token_losses(
@@ -161,8 +246,9 @@ def token_losses(
 ) -> Float[np.ndarray, " targets"]:
     """The next-token loss of each target on its own, in nats, in the order of the text.
 
-    The targets are all tokens but the first of each segment, so that models with different contexts have the same ones.
-    A target that a prefix mask shows to its position is NaN. The mean of the others is the loss of `evaluate_split`.
+    The targets are all tokens but the first of each segment, so that models with different contexts have the same ones;
+    of records they are the tokens of the answers. A target that a prefix mask shows to its position is NaN, and so are
+    those of a record that is longer than the model reads. The mean of the others is the loss of `evaluate_split`.
 
     Args:
         model: the model; it runs without dropout and returns to its previous mode.
@@ -170,28 +256,15 @@ def token_losses(
         batch_tokens: tokens per batch; affects speed and memory, not the result.
         tick: called after each batch; an exception it raises ends the pass.
     """
-    context_length, first = model.config.context_length, first_target(model.mask)
-    begins, sizes = split.segments[:, 0], np.maximum(split.segments[:, 1] - split.segments[:, 0] - 1, 0)
-    targets_before = np.cumsum(sizes) - sizes
-    tokens, device = split.tokens, model.token_embedding.weight.device
-    found = np.full(int(sizes.sum()), np.nan)
-    with evaluating(model):
-        for length, starts in window_begins(split, context_length):
-            rows = max(1, batch_tokens // length)
-            for row in range(0, starts.size, rows):
-                some = starts[row : row + rows]
-                ids = torch.from_numpy(tokens[some[:, None] + np.arange(length + 1)].astype(np.int64))
-                logits = model(ids[:, :-1].to(device)).float().flatten(0, 1)
-                nats = functional.cross_entropy(logits, ids[:, 1:].to(device).flatten(), reduction="none")
-                each = nats.cpu().double().numpy().reshape(len(some), length)
-                segment = np.searchsorted(begins, some, side="right") - 1
-                places = targets_before[segment] + some - begins[segment]
-                found[(places[:, None] + np.arange(length))[:, first:]] = each[:, first:]
-                tick()
-    return found
+    found = np.full(len(split.tokens), np.nan)
+    for logits, targets, places in _scored(model, split, None, batch_tokens, tick):
+        found[places] = _nats(logits, targets)
+    everywhere = [np.arange(begin + 1, end) for begin, end in split.segments.tolist()]
+    places = np.concatenate([*everywhere, np.empty(0, dtype=np.int64)])
+    return found[places if split.answers is None else places[split.answers.scored(split.tokens)[places]]]
 
 
-def bits_per_nat(split: Split, context_length: int, tokenizer: Tokenizer) -> float:
+def bits_per_nat(split: Split, context_length: int | Reading, tokenizer: Tokenizer) -> float:
     """Bits per character of a model whose loss on the split is one nat per token: 1/ln 2 · tokens / characters.
 
     Raises:
@@ -199,8 +272,10 @@ def bits_per_nat(split: Split, context_length: int, tokenizer: Tokenizer) -> flo
     """
     counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
     for _, targets in windows(split, context_length, 256):
-        counts += np.bincount(targets.numpy().ravel(), minlength=tokenizer.vocab_size)
-    return _loss_of(float(counts.sum()), counts, split, context_length, tokenizer).bits_per_character
+        counts += np.bincount(targets[targets != IGNORED].numpy(), minlength=tokenizer.vocab_size)
+    return _loss_of(
+        float(counts.sum()), counts, split, reading_of(context_length).context_length, tokenizer
+    ).bits_per_character
 
 
 def _loss_of(

@@ -1,20 +1,23 @@
 """What is measured of a run: losses on its splits beside n-gram baselines, copying, and the loss on any text."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int
 
 from vitral.core.language import _, in_language
 from vitral.core.shown import Shown, Tabular
-from vitral.data import CorpusConfig, Split, Tokenizer, load_corpus
+from vitral.data import CorpusConfig, Dataset, Split, Tokenizer, load_corpus
+from vitral.data.alphabet import code_points
 from vitral.data.long_texts import pieces
 from vitral.evaluation.baselines import NgramBaselines, rank_among_baselines
 from vitral.evaluation.copying import Copy, longest_copy, novel_share
-from vitral.evaluation.losses import SplitLoss, evaluate_split
-from vitral.evaluation.masking import Masking
-from vitral.evaluation.text_sizes import sizes_in_text
+from vitral.evaluation.labels import label_baselines
+from vitral.evaluation.losses import AnswerScore, SplitLoss, evaluate_split, token_sizes
+from vitral.evaluation.masking import Masking, filling_of, masking_of
 from vitral.model import Transformer
 
 NOVEL_LENGTH = 12
@@ -52,6 +55,8 @@ class Measures(Shown, Tabular):
         baselines: n-gram baselines of its text.
         copying: of one sample; None where it was not asked for, or the run is a masked language model.
         is_masked_lm: whether the losses are of masked positions, which n-gram baselines do not predict.
+        masked: of a mixed objective, the losses of masked positions besides.
+        labels: of a run of labels, what simple classifiers reach on the test split (`label_baselines`).
         problems: problems of its text by which the test loss is misleading, as English sentences.
     """
 
@@ -62,12 +67,16 @@ class Measures(Shown, Tabular):
     copying: Copying | None
     is_masked_lm: bool = False
     problems: tuple[str, ...] = ()
+    masked: Mapping[str, SplitLoss] = field(default_factory=dict[str, SplitLoss])
+    labels: Mapping[str, AnswerScore] = field(default_factory=dict[str, AnswerScore])
 
     @property
     def standing(self) -> str:
         """The test loss compared with the n-gram baselines, as a phrase."""
         if self.is_masked_lm:
             return _("on masked positions, with context on both sides: n-gram baselines do not apply")
+        if self.labels:
+            return _("on whole labels, not on tokens: n-gram baselines do not apply")
         return rank_among_baselines(self.splits["test"].loss, self.baselines)
 
     def plain(self) -> dict[str, Any]:
@@ -78,6 +87,8 @@ class Measures(Shown, Tabular):
             "run": self.run,
             "step": self.step,
             "parts": {name: part.plain() for name, part in self.splits.items()},
+            **({"masked": {name: part.plain() for name, part in self.masked.items()}} if self.masked else {}),
+            **({"labels": {name: score.plain() for name, score in self.labels.items()}} if self.labels else {}),
             "ngrams": self.baselines.plain(),
             "standing": standing,
             "problems": list(self.problems),
@@ -87,6 +98,27 @@ class Measures(Shown, Tabular):
     def records(self) -> list[dict[str, Any]]:
         """One row for each split."""
         return [{"split": name, **part.plain()} for name, part in self.splits.items()]
+
+
+def measured(model: Transformer, dataset: Dataset, objective: Any) -> dict[str, Any]:
+    """The `splits`, `masked` and `labels` of `Measures`.
+
+    Args:
+        model: the model.
+        dataset: the run's.
+        objective: of its training.
+    """
+    tokenizer, splits = dataset.tokenizer, {name: dataset.splits[name] for name in ("validation", "test")}
+
+    def losses(masking: Masking | None) -> dict[str, SplitLoss]:
+        return {name: evaluate_split(model, split, tokenizer, masking=masking) for name, split in splits.items()}
+
+    masking, filling = masking_of(objective, tokenizer), filling_of(objective, tokenizer)
+    return {
+        "splits": losses(masking),
+        "masked": losses(filling) if filling and not masking else {},
+        "labels": label_baselines(dataset) if objective == "label" else {},
+    }
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,3 +173,34 @@ def loss_on_text(
     is_changed = tokens.size > 0 and tokenizer.decode(tokens) != whole
     sizes = sizes_in_text(tokenizer, whole, tokens, replace) if is_changed else None
     return corpus.name, evaluate_split(model, split, tokenizer, masking=masking, sizes=sizes), is_changed
+
+
+Sizes = tuple[Int[np.ndarray, " tokens"], Int[np.ndarray, " tokens"]]
+LONGER = (0x80, 0x800, 0x10000)
+"""The first characters with one more byte in UTF-8."""
+
+
+def sizes_in_text(
+    tokenizer: Tokenizer, text: str, tokens: Int[np.ndarray, " tokens"], replacement: str | None = None
+) -> Sizes:
+    """Characters and UTF-8 bytes of a text that each of its tokens stands for.
+
+    A token stands for the text from the end of the token before it to its own end, so that all of the text is counted
+    once, also what the tokenizer leaves out. What follows the last token belongs to it.
+
+    Args:
+        tokenizer: made the tokens.
+        text: the text as it was given.
+        tokens: its tokens.
+        replacement: with which they were made.
+    """
+    if tokenizer.name == "file":
+        ends = tokenizer.ends(text, replacement=replacement)
+    else:  # one character is replaced by one
+        ends = np.minimum(token_sizes(tokenizer)[0][tokens].cumsum(), len(text))
+    ends = np.concatenate([[0], ends])
+    ends[-1] = len(text)
+    points = code_points(text)
+    lengths = 1 + np.sum([points >= first for first in LONGER], axis=0, dtype=np.int64)
+    bytes_before = np.concatenate([[0], lengths.cumsum()])
+    return np.diff(ends), np.diff(bytes_before[ends])

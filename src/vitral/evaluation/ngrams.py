@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from vitral.core.errors import UsageError
-from vitral.data.batches import Split, thinned, windows
+from vitral.data.batches import IGNORED, Split, thinned, windows
 from vitral.evaluation.baselines import NgramBaselines
 from vitral.evaluation.losses import no_tick
 
@@ -36,8 +36,8 @@ def ngram_baselines(
     """Count n-grams on the training split and score the test split, at orders 1 to `orders`.
 
     As for a model, the first token of a segment is context and not scored, and contexts do not extend beyond the start
-    of a segment. If both splits together have more than LONG tokens, COUNTED tokens of each are used, which makes the
-    baselines weaker.
+    of a segment; of records only the tokens of answers are counted and scored, and the others are context. If both
+    splits together have more than LONG tokens, COUNTED tokens of each are used, which makes the baselines weaker.
 
     Raises:
         UsageError: there are no orders, no token to score, or a token is outside the vocabulary.
@@ -64,8 +64,9 @@ def counts_by_order(train: Split, vocab_size: int) -> "Iterator[Counts]":
     """
     tokens, depths = laid_out(train, vocab_size)
     contexts, num_contexts = np.zeros_like(tokens), 1
+    counted = None if train.answers is None else train.answers.scored(tokens)
     while True:
-        counts, grams = _count(contexts, tokens, num_contexts, vocab_size)
+        counts, grams = _count(contexts, tokens, num_contexts, vocab_size, counted)
         yield counts
         contexts, num_contexts = _as_contexts(grams, depths), len(counts.keys)
 
@@ -124,13 +125,13 @@ class WittenBell:
         return probabilities
 
     def nats(self, split: Split) -> Float[np.ndarray, "orders targets"]:
-        """-log p of every token except the first of each segment, one row per order.
+        """-log p of every target (`scored_targets`), one row per order.
 
         Raises:
             UsageError: there is no such token, or a token is outside the vocabulary.
         """
         tokens, depths = laid_out(split, self.vocab_size)
-        targets = depths > 0
+        targets = scored_targets(split, tokens, depths)
         if not targets.any():
             raise UsageError(
                 "n-grams: nothing to score: none of the split's {tokens} tokens has a predecessor", tokens=len(tokens)
@@ -152,8 +153,10 @@ def bigram_entropy(split: Split, vocab_size: int) -> float:
         UsageError: the split contains no pair, or a token is outside the vocabulary.
     """
     tokens, depths = laid_out(split, vocab_size)
+    targets = scored_targets(split, tokens, depths)
     ones, places = _count(np.zeros_like(tokens), tokens, 1, vocab_size)
-    counts, _ = _count(_as_contexts(places, depths), tokens, len(ones.keys), vocab_size)
+    contexts = np.where(targets, _as_contexts(places, depths), -1)
+    counts, _ = _count(contexts, tokens, len(ones.keys), vocab_size)
     total = counts.counts.sum()
     if not total:
         raise UsageError("bigram entropy: the split's {tokens} tokens contain no adjacent pair", tokens=len(tokens))
@@ -173,8 +176,9 @@ def entropy_by_place(split: Split, context_length: int) -> float:
     seen, following = [], []
     for inputs, targets in windows(split, context_length, WINDOWS_AT_ONCE):
         places = np.broadcast_to(np.arange(inputs.shape[1]), inputs.shape)
-        seen.append((inputs.numpy() * context_length + places).ravel())
-        following.append(targets.numpy().ravel())
+        scored = targets.numpy() != IGNORED
+        seen.append((inputs.numpy() * context_length + places)[scored])
+        following.append(targets.numpy()[scored])
     if not sum(map(len, seen)):
         raise UsageError("entropy by place: the split has no target")
     _, contexts = np.unique(np.concatenate(seen), return_inverse=True)
@@ -233,14 +237,23 @@ class Counts:
 
 
 def _count(
-    contexts: Int[np.ndarray, " time"], tokens: Int[np.ndarray, " time"], num_contexts: int, vocab_size: int
+    contexts: Int[np.ndarray, " time"],
+    tokens: Int[np.ndarray, " time"],
+    num_contexts: int,
+    vocab_size: int,
+    counted: Bool[np.ndarray, " time"] | None = None,
 ) -> tuple[Counts, Int[np.ndarray, " time"]]:
-    """Count and number every (context, token); context -1 means none, and its n-gram is -1."""
+    """Number every (context, token) and count those at `counted` places, or all; context -1 means none.
+
+    The n-gram of a missing context is -1.
+    """
     there = contexts >= 0
     # Contexts number at most the tokens of a split, so context · vocab + token stays far inside 63 bits.
     keys, places, counts = _distinct(contexts[there] * vocab_size + tokens[there], num_contexts * vocab_size)
+    if counted is not None:
+        counts = np.bincount(places, weights=counted[there], minlength=len(keys)).astype(np.int64)
     holders = keys // vocab_size
-    context_kinds = np.bincount(holders, minlength=num_contexts)
+    context_kinds = np.bincount(holders, weights=counts > 0, minlength=num_contexts).astype(np.int64)
     context_counts = np.bincount(holders, weights=counts, minlength=num_contexts).astype(np.int64)
     grams = np.full(len(tokens), -1)
     grams[there] = places
@@ -266,6 +279,13 @@ def _as_contexts(grams: Int[np.ndarray, " time"], depths: Int[np.ndarray, " time
     contexts[1:] = grams[:-1]
     contexts[depths == 0] = -1
     return contexts
+
+
+def scored_targets(
+    split: Split, tokens: Int[np.ndarray, " time"], depths: Int[np.ndarray, " time"]
+) -> Bool[np.ndarray, " time"]:
+    """Whether each token that was laid out is a target: all but the first of a segment; of records those of answers."""
+    return depths > 0 if split.answers is None else split.answers.scored(tokens)
 
 
 def laid_out(split: Split, vocab_size: int) -> tuple[Int[np.ndarray, " time"], Int[np.ndarray, " time"]]:

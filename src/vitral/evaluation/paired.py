@@ -15,7 +15,7 @@ from vitral.core.errors import UsageError
 from vitral.data.batches import Split
 from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation.losses import SplitLoss, token_losses, token_sizes
-from vitral.evaluation.ngrams import LONG, WittenBell, laid_out
+from vitral.evaluation.ngrams import LONG, WittenBell, laid_out, scored_targets
 from vitral.model.transformer import Transformer
 
 BLOCKS = 30
@@ -52,12 +52,13 @@ def target_losses(model: Transformer, split: Split, tokenizer: Tokenizer) -> Tar
     tokens, depths = laid_out(split, model.vocab_size)
     characters, sizes = token_sizes(tokenizer)
     ends = np.cumsum(characters[tokens])
-    scored = tokens[depths > 0][~np.isnan(nats)]
+    targets = scored_targets(split, tokens, depths)
+    scored = tokens[targets][~np.isnan(nats)]
     if not scored.size or not characters[scored].sum():
         raise UsageError("nothing to score: the split's {tokens} tokens contain no target", tokens=len(tokens))
     loss = float(np.nansum(nats)) / scored.size
     whole = SplitLoss(loss, scored.size, int(characters[scored].sum()), int(sizes[scored].sum()))
-    places = (ends - characters[tokens])[depths > 0]
+    places = (ends - characters[tokens])[targets]
     return TargetLosses(nats, places, int(ends[-1]), whole)
 
 

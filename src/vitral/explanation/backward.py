@@ -104,12 +104,10 @@ class GradientRow(Row):
     Attributes:
         written: the right-hand side of its formula; None if it arrives from elsewhere.
         loss: of the gradient of the loss itself.
-        share: the probability whose logarithm is the loss.
     """
 
     written: Expression | None
     loss: Loss | None = None
-    share: float = 0.0
 
     def formula(self, name: str) -> Equation:
         """The formula; the name alone of what arrives from elsewhere."""
@@ -121,7 +119,8 @@ class GradientRow(Row):
             return None
         if not self.loss.is_log or index != self.loss.cell:
             return Equation(())
-        return Equation((exact(-1) / namer.cell(self.loss.of, *index), exact(-1) / Number(self.share)))
+        share = -1 / float(self.loss.seed[index])
+        return Equation((exact(-1) / namer.cell(self.loss.of, *index), exact(-1) / Number(share)))
 
 
 class Backward:
@@ -153,8 +152,7 @@ class Backward:
         values = dict(sheet.values) | {f"d{loss.of}": loss.seed}
         trees = backward({quantity.name: quantity.tree for quantity in self.quantities}, values, loss.of)
         trees = {f"d{loss.of}": Constant.of(loss.seed), **trees}
-        fixed = {quantity.name for quantity in self.quantities if not quantity.inputs}
-        fixed |= {name for name, value in sheet.values.items() if name.endswith("_gain") and bool((value == 1).all())}
+        fixed = {quantity.name for quantity in self.quantities if not quantity.inputs} | sheet.unit_gains
         of_sheet = [quantity.name for quantity in reversed(self.quantities)]
         names = [name for name in dict.fromkeys([*of_sheet, *(name[1:] for name in trees)]) if f"d{name}" in trees]
         self.gradients = {name: values[f"d{name}"] for name in names if name not in fixed}
@@ -175,10 +173,7 @@ class Backward:
     def _row(self, name: str) -> GradientRow | None:
         loss = self.loss
         if name == loss.of:
-            if loss.cell is None:
-                return GradientRow(None, loss)
-            share = float(self.sheet.values[name][loss.cell])
-            return GradientRow(Words(LOG if loss.is_log else ONE), loss, share)
+            return GradientRow(None if loss.cell is None else Words(LOG if loss.is_log else ONE), loss)
         if any(isinstance(each.row, Rotary) and name in each.inputs for each in self.quantities):
             return GradientRow(Apply("rotate", (Name(f"d{name.removesuffix('_pre')}"), Words("−p"))))
         return None

@@ -18,7 +18,6 @@ from vitral.explanation.steps import Arithmetic, Cell, Panel, Step
 
 DIGITS = 3
 """Digits after the point of numbers in sentences."""
-SHARES = ("weights", "probabilities")
 SQUARE = ("scores", "scaled", "masked", "weights")
 STREAM = ("x", "embed", "resid_pre", "resid_mid", "resid_post")
 RESIDUAL = ("attn_sum", "resid_mid", "mlp_sum", "resid_post")
@@ -105,15 +104,15 @@ class Narrator:
         return Step("given", self.say("titles.given"), Words(""), "", self.say("sentences.given"), tuple(panels))
 
     def _step(self, quantity: SheetQuantity) -> Step:
-        name = quantity.name
+        name, called = quantity.name, self.sheet.called(quantity.name)
         return Step(
-            name=name,
+            name=called,
             title=self._title(quantity),
             formula=self.sheet.formula(name),
             shapes=self._shapes(quantity),
             sentence=self._sentence(quantity),
-            panels=self.panels(name, quantity.axes),
-            is_share=name in SHARES or isinstance(quantity.row, Filtered),
+            panels=tuple(replace(panel, quantity=called) for panel in self.panels(name, quantity.axes)),
+            is_share=quantity.is_share,
         )
 
     def _title(self, quantity: SheetQuantity) -> str:
@@ -131,9 +130,7 @@ class Narrator:
         """Inputs and output, with the names of the axes."""
         made = {each.name: each.axes for each in self.sheet.quantities}
         inputs = [name for name in quantity.inputs if name in made or name in STREAM]
-        tree, sign = quantity.tree, " · "
-        while isinstance(tree, Call) and tree.function in ("lifted", "transpose"):
-            tree = tree.arguments[0]
+        tree, sign = quantity.outer, " · "
         if quantity.derivative:
             inputs = [quantity.derivative[0]]
         elif isinstance(tree, Call):
@@ -264,7 +261,8 @@ class Narrator:
                     yield "masked_bias", {"bias": self._short(bias)}
             case "weights":
                 kind = "empty" if not bool(of_row.any()) else "some" if of_row[self.key] else "none"
-                kind += "_itself" if self.key == self.query and kind != "empty" else ""
+                is_itself = self.key == self.query and not self.sheet.sources
+                kind += "_itself" if is_itself and kind != "empty" else ""
                 yield f"weights_{kind}", {"share": self._percent(of_row[self.key])}
             case "z":
                 seen = int((self._row("weights") > 0).sum()) if "weights" in self.values else 2

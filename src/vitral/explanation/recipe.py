@@ -47,7 +47,7 @@ T mlp_sum = resid_mid + mlp.out                               # mlp post
 T resid_post = norm(mlp_sum, mlp_norm_gain, mlp_norm_bias)    # mlp post
 T resid_post = resid_mid + mlp.out                            # mlp unnormed
 T final_norm = norm(resid_post, final_norm_gain, final_norm_bias)  # final
-L logits = last @ embedding.T                                 # tied
+L logits = last @ embedding.T + b_u                           # tied
 L logits = last @ w_u + b_u                                   # untied
 L probabilities = softmax(logits, base)
 """
@@ -273,7 +273,7 @@ class _Recipe:
                     return rows[0].tree()
                 case Call("rotate", (Reference(name) as x,)):
                     assert parts.frequencies is not None
-                    rows.append(Rotary(name[0], parts.frequencies, parts.rotation))
+                    rows.append(Rotary(parts.frequencies, parts.rotation))
                     return rows[0].tree(x, *values[name].shape[-2:])
                 case Call("share", (Reference(few) as x,), ()):
                     groups = len(values["q" if few == "k" else "weights"]) // len(values[few])

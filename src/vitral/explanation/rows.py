@@ -7,7 +7,7 @@ Sinusoidal and rotary positions have letters for pairs of columns; choices of th
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -17,20 +17,9 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.decoding import Sampling
-from vitral.explanation.expressions import Call, Constant, Reference, Tree, compute, read
+from vitral.explanation.expressions import Call, Constant, Reference, Tree, read
 from vitral.explanation.expressions.primitives import hypotheses_of
-from vitral.explanation.formulas.notation import (
-    Apply,
-    Equation,
-    Expression,
-    Name,
-    Number,
-    Over,
-    Product,
-    Sum,
-    Words,
-    exact,
-)
+from vitral.explanation.formulas.notation import Apply, Equation, Name, Number, Over, Product, Words
 from vitral.model.positions import partners
 from vitral.model.settings import ROTARY, LinearScaling, Llama3Scaling, RotaryConfig
 
@@ -72,30 +61,28 @@ class Row:
 
     chooses = False
 
-    def formula(self, name: str) -> Equation:
-        """The formula of the quantity of this name, with the definitions of its letters."""
-        raise NotImplementedError
+    def formula(self, name: str) -> Equation | None:
+        """The formula of the quantity of this name, with the definitions of its letters; None for the tree's."""
+        return None
 
     def worked(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> Equation | None:
         """The right-hand sides for one cell, in names, then in numbers, with what they use; None for the tree's."""
         return None
 
 
-def numbers(values: Tensor) -> list[Number]:
-    """The entries of a vector."""
-    return [Number(value) for value in values.tolist()]
-
-
-FROM_ONE = N_("position p is counted from 1, column 2i from 0")
-FROM_ZERO = N_("p and 2i are counted from 0")
-LLAMA3 = N_("the rate of pair i, 1 over the base to the power of i/h, scaled as in Llama 3.1")
-
-
-def _angle(rows: Tensor, base: float, exponents: Tensor, size: int, factor: float | None = None) -> Tree:
+def _angle(
+    rows: Tensor, base: float, exponents: Tensor, letters: tuple[str, str], size: int, factor: float = 1
+) -> Tree:
     """Positions over powers of the base, as the number on the side that a sine takes."""
-    rate: Tree = Call("power", (Constant(base), Call("divide", (Constant.of(exponents), Constant(float(size))))))
-    rate = rate if factor is None else Call("multiply", (Constant(factor), rate))
-    return Call("aside", (Call("divide", (Constant.of(rows[:, None]), rate)),), ("_angle",))
+    exponent = Call("divide", (Constant.of(exponents, letters[0]), Constant(float(size), letters[1])))
+    rate: Tree = Call("power", (Constant(base), exponent))
+    rate = rate if factor == 1 else Call("multiply", (Constant(factor), rate))
+    return Call("aside", (Call("divide", (Constant.of(rows[:, None], "p"), rate)),), ("_angle",))
+
+
+def _paired(first: Tensor, half: int | None, one: Tree, other: Tree) -> Tree:
+    """One tree in the first column of each pair, another in the second: the next column, or that after the half."""
+    return Call("where", (Constant.of(first, f"p,i|p,i+{half}" if half else "p,2i|p,2i+1"), one, other))
 
 
 @dataclass(frozen=True)
@@ -121,19 +108,8 @@ class Sinusoids(Row):
         columns, half = torch.arange(self.width, dtype=torch.float64), (self.width + 1) // 2
         even = 2 * (columns % half) if self.halves else columns - columns % 2
         sine = columns < half if self.halves else columns % 2 == 0
-        angle = _angle(torch.arange(self.time).double() + self.first, self.base, even, self.width)
-        return Call("where", (Constant.of(sine), Call("sin", (angle,)), Call("cos", (angle,))))
-
-    def formula(self, name: str) -> Equation:
-        """Sine of even columns, or of the first half; then the cosine of the others, and the meaning of the letters."""
-        width = Name("d", below="model")
-        angle = Name("p") / exact(self.base) ** (Name("2i") / width)
-        sine, cosine = ("p,i", "p,i+h") if self.halves else ("p,2i", "p,2i+1")
-        half = Equation((Name("h"), exact((self.width + 1) // 2)))
-        after = [Equation((Name(name, below=cosine), Apply("cos", (angle,)))), Equation((width, exact(self.width)))]
-        after[1:1] = [half] if self.halves else []
-        after += [] if self.halves else [Equation((Words(FROM_ONE if self.first == 1 else FROM_ZERO),))]
-        return Equation((Name(name, below=sine), Apply("sin", (angle,))), after=tuple(after))
+        angle = _angle(torch.arange(self.time).double() + self.first, self.base, even, ("2i", "d_model"), self.width)
+        return _paired(sine, half if self.halves else None, Call("sin", (angle,)), Call("cos", (angle,)))
 
 
 @dataclass(frozen=True)
@@ -141,68 +117,37 @@ class Rotary(Row):
     """Queries or keys rotated in pairs by position: rotary positions (Su et al. 2021, eq. 34).
 
     Attributes:
-        letter: "q" or "k".
         frequencies: of each pair, radians per position; the features after the pairs stay as they are.
         rotation: base, pairing and scaling.
     """
 
-    letter: str
     frequencies: Tensor
     rotation: RotaryConfig = ROTARY
-
-    @property
-    def width(self) -> int:
-        """Number of features that turn."""
-        return 2 * len(self.frequencies)
-
-    @property
-    def _is_interleaved(self) -> bool:
-        return self.rotation.pairing == "interleaved"
 
     def tree(self, x: Tree, time: int, width: int) -> Tree:
         """The rotation of x, [heads, time, width]."""
         columns, half = torch.arange(width), len(self.frequencies)
-        pair = columns // 2 if self._is_interleaved else columns % half
-        first = columns % 2 == 0 if self._is_interleaved else columns < half
+        is_interleaved = self.rotation.pairing == "interleaved"
+        pair = columns // 2 if is_interleaved else columns % half
+        first = columns % 2 == 0 if is_interleaved else columns < half
         rows, scaling = torch.arange(time).double(), self.rotation.scaling
         if isinstance(scaling, Llama3Scaling):
-            rates = Constant.of(self.frequencies[pair.clamp(max=half - 1)], "θ")
-            angle: Tree = Call("multiply", (Constant.of(rows[:, None]), rates))
+            rates = Constant.of(self.frequencies[pair.clamp(max=half - 1)], "θ_i")
+            angle: Tree = Call("multiply", (Constant.of(rows[:, None], "p"), rates))
             angle = Call("aside", (angle,), ("_angle",))
         else:
-            factor = scaling.factor if isinstance(scaling, LinearScaling) else None
-            angle = _angle(rows, self.rotation.base, pair, half, factor)
+            factor = scaling.factor if isinstance(scaling, LinearScaling) else 1
+            angle = _angle(rows, self.rotation.base, pair, ("i", "h"), half, factor)
         other = Call("partner", (x,), tuple(partners(width, self.rotation).tolist()))
         cos, sin = Call("cos", (angle,)), Call("sin", (angle,))
         one = Call("subtract", (Call("multiply", (x, cos)), Call("multiply", (other, sin))))
         two = Call("add", (Call("multiply", (other, sin)), Call("multiply", (x, cos))))
-        turned = Call("where", (Constant.of(first), one, two))
-        return turned if self.width == width else Call("where", (Constant.of(columns >= self.width), x, turned))
-
-    def formula(self, name: str) -> Equation:
-        """The first of each pair; then the second, the features that stay, the number of pairs, and scaled rates."""
-        scaling, rate = self.rotation.scaling, exact(self.rotation.base) ** (Name("i") / Name("h"))
-        angle: Expression = Name("p") / (exact(scaling.factor) * rate if isinstance(scaling, LinearScaling) else rate)
-        if isinstance(scaling, Llama3Scaling):
-            angle = Name("p") * Name("θ", below="i")
-        places = ("p,2i", "p,2i+1") if self._is_interleaved else ("p,i", "p,i+h")
-        one, other = (Name(f"{self.letter}_pre", below=place) for place in places)
-        cos, sin = Apply("cos", (angle,)), Apply("sin", (angle,))
-        after = [Equation((Name(name, below=places[1]), one * sin + other * cos))]
-        after += [Equation((Name("h"), exact(len(self.frequencies))))]
-        if self.rotation.fraction < 1:
-            after += [Equation((Name(name, below="p,i+w"), Name(f"{self.letter}_pre", below="p,i+w")))]
-            after += [Equation((Name("w"), exact(self.width)))]
-        if isinstance(scaling, Llama3Scaling):
-            after += [Equation((Name("θ", below="i"), Words(LLAMA3)))]
-        return Equation((Name(name, below=places[0]), one * cos - other * sin), after=tuple(after))
+        turned = _paired(first, None if is_interleaved else half, one, two)
+        turns = Constant.of(columns < 2 * half, f"|p,i+{2 * half}")
+        return turned if 2 * half == width else Call("where", (turns, turned, x))
 
 
-LAST = N_("last row of the probabilities")
-ZERO = N_("0 for words that are not kept")
 NEXT = N_("probability of word t after the words before it")
-LEAST_POWER = 1e-3
-"""If the largest power of a probability is smaller, all are divided by the largest probability first."""
 _CHANCE = Apply("P", (Name("w"),))
 
 
@@ -218,10 +163,6 @@ class Filtered(Row):
     rule: str
     value: float
 
-    @property
-    def _is_warm(self) -> bool:
-        return self.rule == "temperature" and self.value > 0
-
     def tree(self) -> Tree:
         """[vocab] of the probabilities, [time, vocab].
 
@@ -230,40 +171,12 @@ class Filtered(Row):
         """
         whole = self.rule == "top_k" and self.value == int(self.value)
         Sampling.parse({self.rule: int(self.value) if whole else self.value}, self.rule)
-        shares = read("last(probabilities)")
-        if self._is_warm:
-            return Call("softmax", (Call("divide", (Call("log", (shares,)), Constant(self.value))),))
+        shares, value = read("last(probabilities)"), Constant(self.value, "T")
+        if self.rule == "temperature" and self.value > 0:
+            logarithms = Call("log", (shares,))
+            return Call("softmax", (logarithms if self.value == 1 else Call("divide", (logarithms, value)),))
         rule, value = ("top_k", 1.0) if self.rule == "temperature" else (self.rule, self.value)
-        kept = Call(f"keep {rule.replace('_', ' ')}", (shares, Constant(value)))
-        return Call("divide", (kept, Call("sum", (kept,), (-1,))))
-
-    def formula(self, name: str) -> Equation:
-        """p^(1/T) over the sum of such powers, or p over the sum of the kept probabilities."""
-        share, other, last = Name("p", below="i"), Name("p", below="l"), Equation((Name("p"), Words(LAST)))
-        exponent = exact(1) / Name("T")
-        made, after = share / Over("kept", other), (last, Equation((Words(ZERO),)))
-        if self._is_warm:
-            made, after = share**exponent / Over("l", other**exponent), (Equation((Name("T"), exact(self.value))), last)
-        return Equation((Name(name, below="i"), made), after=after)
-
-    def worked(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> Equation:
-        """One probability over the sum of the kept ones; 0 if it is not kept. Tiny powers are those of ratios."""
-        probabilities, (word,) = inputs[0][-1], index
-        name = namer.cell("probabilities", len(inputs[0]) - 1, word)
-        other, shares = replace(name, below=f"{name.below.partition(',')[0]},l"), probabilities.tolist()
-        if not self._is_warm:
-            is_kept = (compute(self.tree(), {"probabilities": inputs[0]}) > 0).tolist()
-            kept = tuple(Number(share) for share, is_in in zip(shares, is_kept, strict=True) if is_in)
-            sides = (name / Over("kept", other), Number(shares[word]) / Sum(kept))
-            return Equation(sides if is_kept[word] else (exact(0),))
-        if self.value == 1:
-            return Equation((name, Number(shares[word])))
-        exponent, largest = exact(1) / exact(self.value), max(shares)
-        is_tiny = largest ** (1 / self.value) < LEAST_POWER
-        powers = numbers((probabilities / largest if is_tiny else probabilities) ** (1 / self.value))
-        raised = [(Number(each) / Number(largest) if is_tiny else Number(each)) ** exponent for each in shares]
-        sides = (raised[word] / Sum(tuple(raised)), powers[word] / Sum(tuple(powers)))
-        return Equation((name**exponent / Over("l", other**exponent), *sides))
+        return Call("normalised", (Call(f"keep {rule.replace('_', ' ')}", (shares, Constant(value))),))
 
 
 @dataclass(frozen=True)
@@ -275,17 +188,6 @@ class Greedy(Row):
     def tree(self) -> Tree:
         """[1] of the probabilities, [time, vocab]."""
         return Call("place of largest", (read("last(probabilities)"),))
-
-    def formula(self, name: str) -> Equation:
-        """Arg max p."""
-        best = Over("w", Name("p", below="w"), sign="argmax")
-        return Equation((Name(name), best), after=(Equation((Name("p"), Words(LAST))),))
-
-    def worked(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> Equation:
-        """The largest probability, and the word that has it."""
-        last, row = inputs[0][-1], len(inputs[0]) - 1 + namer.first
-        largest = Equation((Apply("max", tuple(numbers(last))), Number(float(last.max()))))
-        return Equation((Over("w", Name("probabilities", below=f"{row},w"), sign="argmax"),), (largest,))
 
 
 @dataclass(frozen=True)

@@ -4,18 +4,19 @@ A walkthrough shows the values of a sheet; a check computes its expressions from
 """
 
 import math
-from collections.abc import Collection, Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 from torch import Tensor
 
 from vitral.attention.masks import Mask
-from vitral.core.graphs import NotInGraphs, Plain, graph_of
+from vitral.core.graphs import Plain, graph_of
 from vitral.core.taps import SILENT, Tap
 from vitral.explanation.examples.schema import AXES, AXES_OF_RANK
-from vitral.explanation.expressions import Tree, compute, references
+from vitral.explanation.expressions import Call, Tree, compute, references
+from vitral.explanation.expressions.definitions import SHARES
 from vitral.explanation.formulas.notation import Equation, Expression, Name, renamed
 from vitral.explanation.readings.layout import Conventions
 from vitral.explanation.readings.writing import Writer
@@ -53,6 +54,19 @@ class SheetQuantity:
     def inputs(self) -> tuple[str, ...]:
         """The quantities that it is computed from, in order."""
         return references(self.tree)
+
+    @property
+    def outer(self) -> Tree:
+        """The tree below what only changes the places of its numbers."""
+        tree = self.tree
+        while isinstance(tree, Call) and tree.function in ("lifted", "transpose"):
+            tree = tree.arguments[0]
+        return tree
+
+    @property
+    def is_share(self) -> bool:
+        """Whether each row of its numbers adds up to 1."""
+        return isinstance(self.outer, Call) and self.outer.function in SHARES
 
     def make(self, values: Values) -> Tensor:
         """Compute the quantity from the values of its inputs."""
@@ -115,6 +129,12 @@ class Architecture:
     softmax_base: float = math.e
     memory: bool = False
 
+    @classmethod
+    def of(cls, settings: Any, **others: Any) -> "Architecture":
+        """The parts that settings name alike, and others."""
+        alike = {each.name: getattr(settings, each.name) for each in fields(cls) if hasattr(settings, each.name)}
+        return cls(**{**alike, **others})
+
 
 @dataclass(frozen=True)
 class Sheet:
@@ -170,8 +190,16 @@ class Sheet:
         """Names of the given numbers that are used and shown; gains that are all 1 are neither."""
         used = {name for quantity in self.quantities for name in quantity.inputs}
         made = {quantity.name for quantity in self.quantities} | set(self.aliases)
-        plain = {name for name, value in self.values.items() if name.endswith("_gain") and bool((value == 1).all())}
-        return [name for name in self.values if name in used and name not in made and name not in plain]
+        return [name for name in self.values if name in used - made - self.unit_gains]
+
+    @cached_property
+    def unit_gains(self) -> set[str]:
+        """Names of the gains that are all 1, which nobody writes."""
+        return {name for name, value in self.values.items() if name.endswith("_gain") and bool((value == 1).all())}
+
+    def called(self, name: str) -> str:
+        """The quantity as formulas call it."""
+        return self.names[name].letters if name in self.names else name
 
     def arithmetic(self, name: str, index: Index, *, through: Container[str] = ()) -> Arithmetic:
         """The computation of one cell.
@@ -199,10 +227,10 @@ class Sheet:
 
     def formula(self, name: str) -> Equation:
         """The general formula of a quantity, complete: with gain, bias, and the definitions of its letters."""
-        quantity = self[name]
-        if quantity.row is None:
-            return self._renamed(self.writer.formula(Name(name), self.tree(name)))
-        return self._renamed(renamed(quantity.row.formula(name), self._turned))
+        row = self[name].row
+        if row is not None and (made := row.formula(name)) is not None:
+            return self._renamed(renamed(made, self._turned))
+        return self._renamed(self.writer.formula(Name(name), self.tree(name)))
 
     @cached_property
     def writer(self) -> Writer:
@@ -264,32 +292,14 @@ def computed(quantities: Sequence[SheetQuantity], given: Values) -> dict[str, Te
     return values
 
 
-def sheet_graph(sheet: Sheet) -> tuple[Plain, list[str]]:
-    """The graph of a sheet, from what is given to every quantity, and the names of the quantities that it lacks.
+def sheet_graph(sheet: Sheet) -> Plain:
+    """The graph of a sheet, from what is given to every quantity.
 
-    A quantity is left out, with everything that needs it, if it decides by numbers or uses an operation that the
-    interpreter lacks.
+    Raises:
+        NotInGraphs: a quantity uses an operation that the interpreter lacks.
     """
-    left_out: set[str] = set()
-    try:
-        return _graph(sheet, left_out), []
-    except NotInGraphs:
-        for quantity in sheet.quantities:
-            alone = replace(sheet, quantities=(quantity,))
-            try:
-                if left_out.isdisjoint(quantity.inputs):
-                    _graph(alone, set())
-                    continue
-            except NotInGraphs:
-                pass
-            left_out.add(quantity.name)
-    return _graph(sheet, left_out), [quantity.name for quantity in sheet.quantities if quantity.name in left_out]
-
-
-def _graph(sheet: Sheet, left_out: Collection[str]) -> Plain:
-    quantities = [quantity for quantity in sheet.quantities if quantity.name not in left_out]
+    quantities, second = sheet.quantities, sheet.aliases
     made = {quantity.name for quantity in quantities}
-    second = sheet.aliases
     needed = {second.get(name, name) for quantity in quantities for name in quantity.inputs}
     inputs = {name: value for name, value in sheet.values.items() if name in needed and name not in made}
 

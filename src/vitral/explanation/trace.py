@@ -1,24 +1,30 @@
 """A model's forward pass on a text, as sheets: the embedding, each block, and the end (head and next token).
 
+A block with cross-attention is three sheets: cross-attention is attention with other keys and values and other names.
+
 One traced pass records the values; the recipe contributes the operations, for the arithmetic of single cells.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
 import torch
 from torch import Tensor, nn
 
-from vitral.attention.masks import OwnMask
+from vitral.attention.masks import Bidirectional, OwnMask
 from vitral.attention.multihead import MultiHeadAttention, head_matrices
 from vitral.attention.scales import OwnScale
 from vitral.core.errors import UsageError
+from vitral.core.names import ATTENTION_STEPS
 from vitral.core.parts import own_parts
 from vitral.core.taps import Recorder
 from vitral.data.tokenizers import Tokenizer
-from vitral.decoding import beam_search, distribution
+from vitral.decoding import GenerateOptions, beam_search, distribution
+from vitral.decoding.reader import source_ids
+from vitral.explanation.formulas.notation import Name
 from vitral.explanation.recipe import RecipeLine, chosen, follow, recipe
 from vitral.explanation.rows import Beam, CellNamer, Filtered, Greedy
 from vitral.explanation.sheet import Architecture, Sheet
@@ -26,6 +32,7 @@ from vitral.model import ModelConfig, Transformer
 from vitral.model.block import Block
 from vitral.model.positions import Rotary
 from vitral.model.settings import ROTARY
+from vitral.model.stack import Stack
 
 NUM_BEAMS, BEAM_LENGTH = 3, 4
 """Of the beam search in the last chapter."""
@@ -39,6 +46,12 @@ NAMES = {
     **{"attn.out_proj.weight": "w_o", "attn.out_proj.bias": "b_o"},
 }
 """Parameters of a block, and of the end, by the model's names."""
+OF_CROSS = {
+    **{step: f"cross.{step}" for step in ATTENTION_STEPS},
+    **{"Concat(z)": "Concat(cross.z)", "W": "cross.W", "b": "cross.b", "g": "cross.g", "memory": "encoder.final_norm"},
+    **{"attn_norm": "cross_norm", "attn_sum": "cross_sum", "resid_pre": "resid_mid", "resid_mid": "resid_cross"},
+}
+"""The names of cross-attention, by those of attention."""
 
 
 @dataclass(frozen=True)
@@ -47,17 +60,23 @@ class TracedText:
 
     Attributes:
         embedding: token and position embedding.
-        blocks: one sheet for each block.
-        ending: final norm, logits, probabilities and the choice of the next token.
+        blocks: the sheets of each block: one, or those of attention, cross-attention and the feed-forward.
+        ending: final norm, logits, probabilities and the choice of the next token; of an encoder the norm alone.
+        encoder: of an encoder-decoder, the pass on the source.
     """
 
     embedding: Sheet
-    blocks: tuple[Sheet, ...]
+    blocks: tuple[tuple[Sheet, ...], ...]
     ending: Sheet
+    encoder: "TracedText | None" = None
 
 
 def trace_text(
-    model: Transformer, tokenizer: Tokenizer, text: str, rules: Sequence[tuple[str, float]] = ()
+    model: Transformer,
+    tokenizer: Tokenizer,
+    text: str,
+    rules: Sequence[tuple[str, float]] = (),
+    source: str | None = None,
 ) -> TracedText:
     """Run the model once on the text, in evaluation mode, and record every activation.
 
@@ -68,13 +87,15 @@ def trace_text(
         tokenizer: the model's.
         text: the input.
         rules: decoding rules to apply to the last position, as ("temperature", 0.5).
+        source: of an encoder-decoder, the text that its encoder reads.
 
     Raises:
-        UsageError: an empty text, one longer than the context, or a character that is not in the vocabulary.
+        UsageError: an empty text, one longer than the context, a character that is not in the vocabulary, or a source
+            that is missing or that nothing reads.
     """
     ids = torch.from_numpy(tokenizer.encode(text))[None, :]
     time, limit = ids.shape[1], model.config.context_length
-    if not time:
+    if not time or source == "":
         raise UsageError("explain: the text is empty; give at least one character")
     if time > limit:
         raise UsageError(
@@ -83,36 +104,69 @@ def trace_text(
             limit=limit,
         )
     refuse_unknown_steps(model.config)
+    read = None if source is None else torch.tensor([source_ids(tokenizer, source, model.config.source_length)])
     rows, beam = tuple(map(int, ids[0])), None
     recorder = Recorder()
     model = copy.deepcopy(model).cpu().double().eval()
     with torch.autocast("cpu", enabled=False), torch.inference_mode():
-        model(ids, tap=recorder)
-        placed, bias = model.positions.embed(0, time), model.positions.bias(time, time)
+        model(ids, source=read, tap=recorder)
         if rules and limit > time:
-            beam = _beam(model, tokenizer, text, rows)
+            beam = _beam(model, tokenizer, text, rows, source)
     kept = {name: _exact(value[0]) for name, value in recorder.kept.items()}
-    empty = Sheet(
-        (),
-        {},
-        tuple(tokenizer.label(row) for row in rows),
-        tuple(tokenizer.label(token) for token in range(model.vocab_size)),
-        CellNamer(first=0),
-        model.config.num_heads,
-    )
-    architecture = _architecture(model.config)
+    vocabulary = tuple(tokenizer.label(token) for token in range(model.vocab_size))
+    empty = Sheet((), {}, _labels(tokenizer, rows), vocabulary, CellNamer(first=0), model.config.num_heads)
     given = {"embedding": _exact(model.token_embedding.weight)}
-    given |= {} if placed is None else {"position_embedding": _exact(placed)}
-    embedding = _sheet(empty, Architecture(stream="embed", rows=rows), given, kept)
-    of_blocks = replace(
-        architecture,
+    encoder = None
+    if model.encoder is not None and read is not None:
+        of_source = {
+            name.removeprefix("encoder."): value for name, value in kept.items() if name.startswith("encoder.")
+        }
+        source_rows = tuple(read[0].tolist())
+        on_source = replace(empty, tokens=_labels(tokenizer, source_rows))
+        encoder = _stack(model.encoder, on_source, given, source_rows, of_source, "encoder.")
+        empty = replace(empty, sources=on_source.tokens)
+    made = _stack(model, empty, given, rows, kept)
+    choices = [] if model.config.num_labels else _choices(rules, beam)
+    return replace(made, ending=_ending(model, empty, kept, choices), encoder=encoder)
+
+
+def _labels(tokenizer: Tokenizer, rows: Sequence[int]) -> tuple[str, ...]:
+    return tuple(map(tokenizer.label, rows))
+
+
+def _stack(
+    stack: Stack,
+    empty: Sheet,
+    given: dict[str, Tensor],
+    rows: tuple[int, ...],
+    kept: dict[str, Tensor],
+    prefix: str = "",
+) -> TracedText:
+    """The embedding, the blocks and the final norm, whose names have the prefix."""
+    time, positions = len(rows), stack.positions
+    placed, bias = positions.embed(0, time), positions.bias(time, time)
+    given = given | ({} if placed is None else {"position_embedding": _exact(placed)})
+    architecture = replace(
+        _architecture(stack.config),
         bias=None if bias is None else _exact(bias),
-        frequencies=_exact(model.positions.frequencies) if isinstance(model.positions, Rotary) else None,
-        rotation=model.config.rotary or ROTARY,
+        frequencies=_exact(positions.frequencies) if isinstance(positions, Rotary) else None,
+        rotation=stack.config.rotary or ROTARY,
     )
-    blocks = tuple(_block(empty, of_blocks, layer, block, kept) for layer, block in enumerate(model.blocks))
-    ending = _ending(model, empty, architecture, kept, _choices(rules, beam))
-    return TracedText(embedding, blocks, ending)
+    embedding = _sheet(empty, Architecture(stream="embed", rows=rows), given, kept)
+    blocks = (_block(empty, architecture, layer, block, kept) for layer, block in enumerate(stack.blocks))
+    called = partial(_called, prefix)
+    return TracedText(
+        called(embedding),
+        tuple(tuple(map(called, sheets)) for sheets in blocks),
+        called(_ending(stack, empty, kept, [])),
+    )
+
+
+def _called(prefix: str, sheet: Sheet) -> Sheet:
+    """The sheet, whose quantities and parameters have a prefix in formulas."""
+    names = (*"Wbg", "resid_pre", "resid_post", *(quantity.name for quantity in sheet.quantities)) if prefix else ()
+    more = {name: Name(prefix + name) for name in names} | ({"Concat(z)": Name(f"Concat({prefix}z)")} if prefix else {})
+    return replace(sheet, names={**sheet.names, **more})
 
 
 def refuse_unknown_steps(config: ModelConfig) -> None:
@@ -123,6 +177,8 @@ def refuse_unknown_steps(config: ModelConfig) -> None:
     """
     if config.recurrence is not None:
         raise UsageError("explain: the steps inside an LSTM are not known; use trace for the numbers of its output")
+    if config.encoder is not None and config.parallel:
+        raise UsageError("explain: the steps of a parallel block with cross-attention are not known; use trace")
     for own in own_parts(config):
         if not isinstance(own, OwnMask):
             raise UsageError(
@@ -165,30 +221,41 @@ def _sheet(
     return replace(empty, quantities=quantities, values=values, architecture=architecture)
 
 
-def _block(empty: Sheet, architecture: Architecture, layer: int, block: nn.Module, kept: dict[str, Tensor]) -> Sheet:
+def _block(
+    empty: Sheet, architecture: Architecture, layer: int, block: nn.Module, kept: dict[str, Tensor]
+) -> Iterator[Sheet]:
     assert isinstance(block, Block)
     prefix = f"blocks.{layer}."
-    recorded = {
-        name.removeprefix(prefix).removeprefix("attn."): value
-        for name, value in kept.items()
-        if name.startswith(prefix)
-    }
-    given = {"resid_pre": recorded["resid_pre"], **_parameters(block)}
-    if block.attn is not None:
-        given |= _attention(block.attn)
-    sublayers = tuple(name for name, part in (("attn", block.attn), ("mlp", block.mlp)) if part is not None)
+    there = {name.removeprefix(prefix): value for name, value in kept.items() if name.startswith(prefix)}
+    recorded = {name.removeprefix("attn."): value for name, value in there.items()}
     mask = None if architecture.mask is None else architecture.mask.of(layer)
-    return _sheet(empty, replace(architecture, sublayers=sublayers, mask=mask), given, recorded)
+    parts = tuple(name for name, part in (("attn", block.attn), ("mlp", block.mlp)) if part is not None)
+    given = {"resid_pre": recorded["resid_pre"], **_parameters(block), **_attention(block.attn)}
+    if block.cross is None:
+        yield _sheet(empty, replace(architecture, sublayers=parts, mask=mask), given, recorded)
+        return
+    yield _sheet(replace(empty, sources=()), replace(architecture, sublayers=("attn",), mask=mask), given, recorded)
+    of_cross = {name: there[other] for name, other in OF_CROSS.items() if other in there}
+    states = {"resid_pre": there["resid_mid"], "memory": kept["encoder.final_norm"]}
+    other = replace(architecture, sublayers=("attn",), mask=Bidirectional(), bias=None, frequencies=None, memory=True)
+    inputs = {**states, **_parameters(block, "cross"), **_attention(block.cross)}
+    yield replace(_sheet(empty, other, inputs, of_cross), names={name: Name(of) for name, of in OF_CROSS.items()})
+    after = {"resid_pre": there["resid_cross"], **_parameters(block)}
+    names = dict.fromkeys(("resid_pre", "resid_mid"), Name("resid_cross"))
+    yield replace(_sheet(empty, replace(architecture, sublayers=parts[1:]), after, recorded), names=names)
 
 
-def _parameters(module: nn.Module) -> dict[str, Tensor]:
-    """Gains, matrices as formulas write them, [in, out], and biases, by our names."""
-    there = {NAMES[name]: _exact(value) for name, value in module.named_parameters() if name in NAMES}
+def _parameters(module: nn.Module, attention: str = "attn") -> dict[str, Tensor]:
+    """Gains, matrices as formulas write them, [in, out], and biases, by our names; those of one kind of attention."""
+    own = ((name.replace(attention, "attn"), value) for name, value in module.named_parameters())
+    there = {NAMES[name]: _exact(value) for name, value in own if name in NAMES}
     return {name: value.T if value.dim() > 1 else value for name, value in there.items()}
 
 
-def _attention(attention: MultiHeadAttention) -> dict[str, Tensor]:
+def _attention(attention: MultiHeadAttention | None) -> dict[str, Tensor]:
     """The parameters of every head; a learned scale as `factor`."""
+    if attention is None:
+        return {}
     values = {name: _exact(matrices) for name, matrices in head_matrices(attention).items()}
     if attention.in_proj.bias is not None:
         pieces = _exact(attention.in_proj.bias).split(attention.widths)
@@ -206,24 +273,32 @@ def _choices(rules: Sequence[tuple[str, float]], beam: Beam | None) -> list[Reci
     return lines
 
 
-def _beam(model: Transformer, tokenizer: Tokenizer, text: str, rows: tuple[int, ...]) -> Beam:
+def _beam(model: Transformer, tokenizer: Tokenizer, text: str, rows: tuple[int, ...], source: str | None) -> Beam:
     """The best continuation of a beam search, with the probability of each of its tokens."""
     length = min(BEAM_LENGTH, model.config.context_length - len(rows))
-    [best] = beam_search(model, tokenizer, text, max_tokens=length, num_beams=NUM_BEAMS)
+    options = GenerateOptions(sources=None if source is None else (source,))
+    [best] = beam_search(model, tokenizer, text, max_tokens=length, num_beams=NUM_BEAMS, options=options)
     ids = torch.tensor([[*rows, *best.tokens]], device=model.token_embedding.weight.device)
-    logits = model.trace(ids, ["logits"])["logits"][0, len(rows) - 1 : -1]
+    read = None if source is None else torch.tensor([source_ids(tokenizer, source, None)])
+    logits = model.trace(ids, ["logits"], source=read)["logits"][0, len(rows) - 1 : -1]
     shares = distribution(logits, forbidden=tokenizer.specials)
     found = tuple(float(share[token]) for share, token in zip(shares, best.tokens, strict=True))
     return Beam(rows[-1], NUM_BEAMS, length, found=best.tokens, shares=found)
 
 
-def _ending(
-    model: Transformer, empty: Sheet, architecture: Architecture, kept: dict[str, Tensor], choices: list[RecipeLine]
-) -> Sheet:
-    last = f"blocks.{len(model.blocks) - 1}.resid_post" if len(model.blocks) else "embed"
-    final_norm = _parameters(model)
-    matrix = _exact(model.head_weight)
-    head = {"embedding": matrix} if architecture.tied else {"w_u": matrix.T}
-    head |= {} if model.head_bias is None else {"b_u": _exact(model.head_bias)}
-    of_end = replace(architecture, sublayers=(), final_norm=bool(final_norm))
-    return _sheet(empty, of_end, {"resid_post": kept[last], **final_norm, **head}, kept, *choices)
+def _ending(stack: Stack, empty: Sheet, kept: dict[str, Tensor], choices: list[RecipeLine]) -> Sheet:
+    """The final norm, and behind a whole model's the head and the choices."""
+    whole = stack if isinstance(stack, Transformer) else None
+    first = "embed" if whole is None or whole.embedding_norm is None else "embed_norm"
+    last = f"blocks.{len(stack.blocks) - 1}.resid_post" if len(stack.blocks) else first
+    transform = None if whole is None or whole.head_transform is None else "head_transform"
+    final_norm, head = {} if transform else _parameters(stack), dict[str, Tensor]()
+    if whole is not None:
+        matrix = _exact(whole.head_weight)
+        head = {"embedding": matrix} if stack.config.tie_head else {"w_u": matrix.T}
+        head |= {} if whole.head_bias is None else {"b_u": _exact(whole.head_bias)}
+    architecture = _architecture(stack.config)
+    of_end = replace(architecture, sublayers=(), final_norm=bool(final_norm), stream=transform or architecture.stream)
+    return _sheet(
+        empty, of_end, {transform or "resid_post": kept[transform or last], **final_norm, **head}, kept, *choices
+    )

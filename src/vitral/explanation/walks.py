@@ -105,7 +105,12 @@ def _narrated(example: Example, choice: Choice, language: str | None) -> tuple[E
 
 
 def walk_run(
-    model: Transformer, tokenizer: Tokenizer, text: str, view: RunView | None = None, name: str = ""
+    model: Transformer,
+    tokenizer: Tokenizer,
+    text: str,
+    view: RunView | None = None,
+    name: str = "",
+    source: str | None = None,
 ) -> Walkthrough:
     """A model's forward pass on a text, in its own numbers.
 
@@ -115,26 +120,37 @@ def walk_run(
         text: the input.
         view: the part to show; by default attention of block 0, head 0.
         name: of the run, for the title.
+        source: of an encoder-decoder, the text that its encoder reads.
 
     Raises:
         UsageError: a block, head or position that does not exist, a model without attention if only attention is to be
-            shown, an empty text, one longer than the context, or a character that is not in the vocabulary.
+            shown, an ending that is not known, the backward pass of an encoder-decoder, or as `trace_text`.
     """
     view = view or RunView()
     say = phrases(view.language)
     layers = _layers(model, view)
-    traced = trace_text(model, tokenizer, text, view.rules if view.ending else ())
+    if view.backward and model.encoder is not None:
+        raise UsageError("explain: --backward is not written for an encoder-decoder; leave it out")
+    if view.ending and (model.config.num_labels or model.config.head_transform):
+        raise UsageError("explain: --ending: the steps of this model's head are not known; leave it out")
+    traced = trace_text(model, tokenizer, text, view.rules if view.ending else (), source)
     if model.config.attention == "none" and not (view.block or view.ending):
         raise UsageError("explain: this model has no attention; ask for the whole block or the ending")
     count = len(traced.ending.tokens)
     view = replace(view, choice=_chosen(view, count))
     for layer in layers:
-        _check_choice(traced.blocks[layer], view.choice)
+        _check_choice(traced.blocks[layer][0], view.choice)
     if view.backward:
         intro, chapters = _backward_of_run(model, tuple(map(int, tokenizer.encode(text))), traced, layers, view, say)
     else:
         intro = (say("explain.run_intro", count=count), *_about_blocks(len(model.blocks), layers, view, say))
-        chapters = _chapters(traced, layers, view, say)
+        chapters = list(_chapters(traced, layers, view, say))
+        if traced.encoder is not None:
+            intro = (*intro, say("explain.source", source=repr(source)))
+            own = replace(view, choice=replace(view.choice, query=None, key=None))
+            there = [layer for layer in layers if layer < len(traced.encoder.blocks)]
+            of_encoder = _chapters(traced.encoder, there, own, say)
+            chapters[:0] = [replace(each, title=say("explain.encoder", title=each.title)) for each in of_encoder]
     title = say("explain.run_title", run=name or "Vitral", text=repr(text))
     return Walkthrough(title, intro, tuple(chapter for chapter in chapters if chapter.steps), say.language)
 
@@ -159,12 +175,12 @@ def _backward_of_run(
         loss = loss_of(traced.ending, "probabilities", (query, rows[query + 1]), is_log=True)
         chapters.append(Chapter(say("explain.ending"), backward_steps(Narrator(traced.ending, say, choice), loss)))
     for layer in reversed(layers):
-        made = [quantity.name for quantity in traced.blocks[layer].quantities]
+        made = [quantity.name for quantity in traced.blocks[layer][0].quantities]
         of = "out" if not view.block else made[-1]
         at = f"blocks.{layer}.{'resid_post' if view.block else 'attn.out'}"
         loss = Loss(of, gradient_at(model, rows, query, at))
         title = say("explain.block" if view.block else "explain.attention", number=layer)
-        chapters.append(Chapter(title, backward_steps(Narrator(traced.blocks[layer], say, choice), loss)))
+        chapters.append(Chapter(title, backward_steps(Narrator(traced.blocks[layer][0], say, choice), loss)))
     label, token = traced.ending.tokens[query : query + 2]
     row = say("explain.position", number=query, label=label)
     return (say("backward.intro"), say("backward.loss_next", token=token, row=row)), chapters
@@ -207,23 +223,32 @@ def _is_numbered(layers: Sequence[int], view: RunView) -> bool:
 
 def _with_numbers(sheet: Sheet, block: int) -> Sheet:
     """The sheet of a block, its quantities written with the block's number."""
-    quantities = ("resid_pre", "Concat(z)", *(quantity.name for quantity in sheet.quantities))
-    return replace(sheet, names={name: Name(name, above=f"({block})") for name in quantities})
+    names = {"resid_pre", "Concat(z)", *(quantity.name for quantity in sheet.quantities)} | set(sheet.names)
+    numbered = {
+        name: replace(sheet.names.get(name, Name(name)), above=f"({block})") for name in names - {*"Wbg", "memory"}
+    }
+    return replace(sheet, names={**sheet.names, **numbered})
 
 
 def _chapters(traced: TracedText, layers: Sequence[int], view: RunView, say: Phrases) -> Iterator[Chapter]:
     choice, blocks, ending = view.choice, traced.blocks, traced.ending
     if _is_numbered(layers, view):
-        blocks = tuple(_with_numbers(sheet, layer) for layer, sheet in enumerate(blocks))
-        last = Name("resid_post", above=f"({len(blocks) - 1})") if blocks else Name("embed")
-        ending = replace(ending, names={"resid_post": last})
+        blocks = tuple(tuple(_with_numbers(sheet, layer) for sheet in sheets) for layer, sheets in enumerate(blocks))
+        of_block, of_embedding = ending.called("resid_post"), traced.embedding.called("embed")
+        last = Name(of_block, above=f"({len(blocks) - 1})") if blocks else Name(of_embedding)
+        ending = replace(ending, names={**ending.names, "resid_post": last})
     if view.block:
         yield Chapter(say("explain.embedding"), Narrator(traced.embedding, say, choice).steps())
     for layer in layers:
-        title = say("explain.block" if view.block else "explain.attention", number=layer)
-        yield Chapter(title, Narrator(blocks[layer], say, choice).steps(None if view.block else ATTENTION))
-    if view.ending:
-        yield Chapter(say("explain.ending"), Narrator(ending, say, choice).steps())
+        titles = ("block" if view.block else "attention", "cross", "feed_forward")
+        for sheet, title in zip(blocks[layer], titles, strict=False):
+            own = choice if title != "cross" else replace(choice, key=None)
+            steps = Narrator(sheet, say, own).steps(None if view.block else ATTENTION)
+            yield Chapter(say(f"explain.{title}", number=layer), steps)
+    is_head = "logits" in ending
+    if view.ending or (view.block and not is_head):
+        title = say("explain.ending" if is_head else "titles.final_norm")
+        yield Chapter(title, Narrator(ending, say, choice).steps())
 
 
 def _check_choice(sheet: Sheet, choice: Choice) -> None:

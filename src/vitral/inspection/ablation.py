@@ -22,7 +22,7 @@ from torch import Tensor
 
 from vitral.core.taps import Editor
 from vitral.inspection.attention import key_shares, patient_queries
-from vitral.inspection.edit_data import replaced
+from vitral.inspection.edits import replaced
 from vitral.inspection.lens import sublayer_outputs
 from vitral.inspection.numbers import RunningMean, number
 from vitral.inspection.targets import Scored, Tokens, loss_by_row, passes

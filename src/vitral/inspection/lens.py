@@ -22,8 +22,9 @@ from vitral.model import ModelConfig, Transformer
 def sublayer_outputs(config: ModelConfig) -> dict[str, str]:
     """The names, within a block, of what each sublayer of the model contributes to the stream."""
     attends, recurs = config.attention != "none", config.recurrence is not None
-    there = {"attention": attends, "recurrence": recurs, "feed_forward": config.feed_forward != "none"}
-    names = {"attention": "attn.out", "recurrence": "recurrence.out", "feed_forward": "mlp.out"}
+    there = {"attention": attends, "recurrence": recurs, "cross": config.encoder is not None}
+    there["feed_forward"] = config.feed_forward != "none"
+    names = {"attention": "attn.out", "recurrence": "recurrence.out", "cross": "cross.out", "feed_forward": "mlp.out"}
     return {part: name for part, name in names.items() if there[part]}
 
 
@@ -35,8 +36,9 @@ def stream_points(config: ModelConfig) -> list[str]:
     """
     outputs = sublayer_outputs(config)
     after = ["resid_mid"] * bool({"attention", "recurrence"} & outputs.keys())
-    after += ["resid_post"] * ("feed_forward" in outputs)
-    return ["embed", *(f"blocks.{layer}.{point}" for layer in range(config.num_layers) for point in after)]
+    after += ["resid_cross"] * ("cross" in outputs) + ["resid_post"] * ("feed_forward" in outputs)
+    first = "embed_norm" if config.embedding_norm else "embed"
+    return [first, *(f"blocks.{layer}.{point}" for layer in range(config.num_layers) for point in after)]
 
 
 def contribution_points(config: ModelConfig) -> list[str]:

@@ -1,10 +1,12 @@
 """Capabilities under a mask: next-token leakage, infilling and continuation.
 
 Each is measured on one trained model and windows of tokens, and depends on the model's mask and training objective
-alone. A masked language model answers at a mask token; any other model answers at the position before.
+alone. A masked language model answers at a mask token; any other model answers at the position before. A model of both
+objectives is asked as a causal one, and for a gap with both sides as it was trained, at the position before a mask
+token and without the causal mask.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -32,15 +34,20 @@ class Predictor:
         model: in evaluation mode.
         mask_token: put where an answer is wanted; None for a model that predicts the next token.
         specials: ids that represent no text and therefore are no answer.
+        shifted_token: put in a gap that a model of both objectives fills; None for other models.
     """
 
     model: Transformer
     mask_token: int | None
     specials: tuple[int, ...]
+    shifted_token: int | None = None
 
-    def log_probabilities(self, tokens: Int[Tensor, "rows time"], position: int) -> Float[Tensor, "rows vocab"]:
-        """Log-probabilities at a position, float64; -inf for special tokens."""
-        logits = read_activation(self.model, tokens, "logits", lambda seen: seen[:, position].double())
+    def log_probabilities(
+        self, tokens: Int[Tensor, "rows time"], position: int, *, bidirectional: bool = False
+    ) -> Float[Tensor, "rows vocab"]:
+        """Log-probabilities at a position, float64; -inf for special tokens. `bidirectional`: without a causal mask."""
+        read = lambda seen: seen[:, position].double()  # noqa: E731
+        logits = read_activation(self.model, tokens, "logits", read, bidirectional=bidirectional)
         logits[:, list(self.specials)] = -torch.inf
         return logits.log_softmax(-1)
 
@@ -65,17 +72,21 @@ def capabilities(
         split: the tokens.
         contexts: windows for leakage and continuation, at most.
         gaps: windows for infilling, at most; by the chain rule each costs as many passes as there are tokens.
-        masking: of a masked language model; None for a model that predicts the next token.
+        masking: of a model trained on masked tokens, alone or besides; None for one that predicts the next token alone.
 
     Returns:
         `context` length; `gap`, its position; `right`, tokens after it; `targets` of a training step in each window;
         `leak`, `early` and `late` in the window, see `leakage`; `filling`, see `scores`, from `both` sides (None where
-        the model cannot) and from the `left`; `continuing`, see `scores`.
+        the model cannot) and from the `left`, and of a model of both objectives by the `chain` rule; `continuing`, see
+        `scores`.
 
     Raises:
         UsageError: the context is too short, the prefix leaves nothing after it, or the split has no two windows.
     """
-    predictor = Predictor(model, None if masking is None else masking.token, tuple(tokenizer.specials))
+    causal = Predictor(model, None, tuple(tokenizer.specials))
+    is_mixed = masking is not None and masking.is_shifted
+    asked = {} if masking is None else {"shifted_token" if is_mixed else "mask_token": masking.token}
+    predictor = replace(causal, **asked)
     time, first = model.config.context_length, first_target(model.mask)
     if time < max(LEAST_CONTEXT, first + 3):
         raise UsageError("under this mask a context of {time} tokens has no room for a gap and two sides", time=time)
@@ -90,7 +101,7 @@ def capabilities(
         "context": time,
         "gap": gap,
         "right": end - gap - 1,
-        "targets": time - first if masking is None else masking.count(time),
+        "targets": time - first if masking is None or is_mixed else masking.count(time),
         "leak": {
             name: leakage(predictor, swapped, position)
             for name, position in (("early", time // 4), ("late", 3 * time // 4))
@@ -98,6 +109,7 @@ def capabilities(
         "filling": {
             "both": None if both is None else scores(both, windows[:, gap]),
             "left": scores(continuation(predictor, windows[:, :gap]), windows[:, gap]),
+            **({"chain": scores(by_chain_rule(causal, windows, gap), windows[:, gap])} if is_mixed else {}),
         },
         "continuing": scores(continuation(predictor, whole[:, :gap]), whole[:, gap]),
     }
@@ -155,19 +167,27 @@ def continuation(predictor: Predictor, contexts: Int[Tensor, "rows time"]) -> Fl
 def infilling(predictor: Predictor, windows: Int[Tensor, "rows time"], gap: int) -> Float[Tensor, "rows vocab"] | None:
     """Log-probabilities of the token at `gap` given both sides; None for a next-token model that sees its targets.
 
-    A masked language model reads them off at a mask token. A causal model uses the chain rule
+    A model trained on masked tokens reads them off, any other one uses the chain rule.
+    """
+    model, is_mixed = predictor.model, predictor.shifted_token is not None
+    token = predictor.shifted_token if is_mixed else predictor.mask_token
+    if token is not None:
+        hidden = windows.clone()
+        hidden[:, gap] = token
+        return predictor.log_probabilities(hidden, gap - is_mixed, bidirectional=is_mixed)
+    if model.mask is not None and model.mask.first_target() is None:
+        return None
+    return by_chain_rule(predictor, windows, gap)
+
+
+def by_chain_rule(predictor: Predictor, windows: Int[Tensor, "rows time"], gap: int) -> Float[Tensor, "rows vocab"]:
+    """Log-probabilities of the token at `gap` given both sides, of a model that predicts the next token.
 
         p(c | left, right) = p(c | left) p(right | left, c) / Σ_c' p(c' | left) p(right | left, c')
 
     over all tokens c, so each window costs as many passes over its right side as there are tokens.
     """
-    if predictor.mask_token is not None:
-        hidden = windows.clone()
-        hidden[:, gap] = predictor.mask_token
-        return predictor.log_probabilities(hidden, gap)
     model = predictor.model
-    if model.mask is not None and model.mask.first_target() is None:
-        return None
     candidates, found = torch.arange(model.vocab_size), []
     for window in windows:  # log p(right side | left side, c) for every token c; the left side is computed once
         cache, right = model.new_cache(1, len(window)), window[gap + 1 :].expand(len(candidates), -1)

@@ -11,8 +11,7 @@ from vitral.data import Split, Tokenizer
 from vitral.evaluation import Masking
 from vitral.inspection.ablation import ablations
 from vitral.inspection.attention import attention_maps, head_kinds
-from vitral.inspection.edit_data import Edit
-from vitral.inspection.edits import effect_of_edits
+from vitral.inspection.edits import Edit, effect_of_edits
 from vitral.inspection.lens import logit_lens, residual_norms
 from vitral.inspection.relevance import weight_relevance
 from vitral.inspection.targets import text_targets, text_tokens, window_targets

@@ -20,7 +20,7 @@ import torch
 from vitral.core.errors import UsageError
 from vitral.core.shown import Shown, Tabular
 from vitral.data import Tokenizer
-from vitral.inspection.edit_data import editor, edits_of
+from vitral.inspection.edits import editor, edits_of
 from vitral.inspection.lens import contribution_points
 from vitral.inspection.numbers import number
 from vitral.inspection.targets import text_tokens

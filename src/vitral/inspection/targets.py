@@ -209,10 +209,11 @@ def passes(
 
 
 def read_activation(
-    model: Transformer, inputs: Tokens, name: str, read: Callable[[Tensor], Tensor]
+    model: Transformer, inputs: Tokens, name: str, read: Callable[[Tensor], Tensor], *, bidirectional: bool = False
 ) -> Float[Tensor, "batch ..."]:
-    """What `read` makes of one named activation, for all rows, on the CPU."""
-    return torch.cat([read(seen[name]).cpu() for _rows, seen in passes(model, inputs, [name])])
+    """What `read` makes of one named activation, for all rows, on the CPU; `bidirectional`: without a causal mask."""
+    traced = (model.trace(inputs[rows], [name], bidirectional=bidirectional) for rows in rows_at_once(model, inputs))
+    return torch.cat([read(seen[name]).cpu() for seen in traced])
 
 
 def rows_at_once(model: Transformer, inputs: Tokens, most_rows: int | None = None) -> Iterator[slice]:

@@ -114,6 +114,10 @@ def export_run(run: LoadedRun, out: Path, *, to: str = ANY, proof: bool = True, 
     known = [ANY, *all_forms(), *TARGETS]
     if to not in known:
         raise UsageError("--to {name}: {hint}", name=to, hint=nearest(to, known))
+    if run.model.config.num_labels or (run.model.encoder is not None and to != onnx.FORM):
+        raise UsageError(
+            "--to {name}: an encoder-decoder can be exported to onnx, and a model of labels to nothing", name=to
+        )
     drafted = TARGETS[to](run) if to in TARGETS else transformers.draft(run, to)
     beside = out.with_name(temporary_name(out.name))
     with storage(out):

@@ -15,10 +15,10 @@ HARMLESS = re.compile(
     diversity_penalty|do_sample|dropout|dtype|early_stopping|emb_pdrop|embd_pdrop|embed_dim|embed_dropout|
     encoder_no_repeat_ngram_size|eos_token_id|exponential_decay_length_penalty|finetuning_task|forced_bos_token_id|
     forced_eos_token_id|gradient_checkpointing|hidden_dropout|hidden_dropout_prob|id2label|init_device|init_std|
-    initializer_range|is_decoder|is_encoder_decoder|is_llama_config|keys_to_ignore_at_inference|label2id|layerdrop|
+    initializer_range|is_encoder_decoder|is_llama_config|keys_to_ignore_at_inference|label2id|layerdrop|
     learned_embeddings|length_penalty|max_length|min_length|model_type|no_repeat_ngram_size|num_beam_groups|num_beams|
     num_return_sequences|output_attentions|output_hidden_states|output_past|output_scores|pad_token_id|prefix|
-    pretraining_tp|problem_type|remove_invalid_values|repetition_penalty|resid_dropout|resid_pdrop|return_dict|
+    pooler_\w+|pretraining_tp|problem_type|remove_invalid_values|repetition_penalty|resid_dropout|resid_pdrop|return_dict|
     return_dict_in_generate|rope_interleaved|scale_embeddings|sep_token_id|slow_but_exact|summary_activation|
     summary_first_dropout|summary_proj_to_labels|summary_type|summary_use_proj|suppress_tokens|task_specific_params|
     temperature|tf_legacy_loss|tie_encoder_decoder|tokenizer_class|tokenizer_name|tokens_per_eos|top_k|top_p|

@@ -1,6 +1,6 @@
 """A form: another library's model, as far as it is one of Vitral's, in both directions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ from vitral.interop.rewrites import (
 from vitral.interop.rules import Rule
 from vitral.model import ModelConfig
 
-UNCHANGED = ("norm", "norm_type", "recurrence", "residual")
+UNCHANGED = ("norm", "norm_type", "embedding_norm", "head_transform", "recurrence", "residual")
 """Keys that no rewrite changes."""
 
 
@@ -95,6 +95,13 @@ class Key:
         return bool(value) if isinstance(self.default, bool) else value
 
 
+def sizes(**theirs: int | None) -> Iterator[Key]:
+    """The keys of context_length, d_model, num_layers and num_heads, in this order, with their defaults."""
+    ours = ("context_length", "d_model", "num_layers", "num_heads")
+    for (name, default), key in zip(theirs.items(), ours, strict=True):
+        yield Key(name, key, default)
+
+
 @dataclass(frozen=True)
 class Form:
     """A foreign model: its configuration, its names, and what of ours it can express.
@@ -112,7 +119,7 @@ class Form:
         head: the name of its head's matrix.
         embedding: the name of its token embedding.
         prefix: that some files leave out of their names.
-        ignored: ends of the names of its constants, which are no weights.
+        ignored: ends of the names of its constants, and of weights that no logit needs.
         aliases: other names of a tensor in files of other versions.
         prepare: changes its tensors and its configuration before they are read (import only).
         ties: whether its head is its embedding where `tie_word_embeddings` is not given.
@@ -151,6 +158,7 @@ class Form:
         for key in self.keys:
             plain[key.ours] = key.read(settings, plain)
         plain |= self.read(settings, plain)
+        settings.take("is_decoder")
         settings.end()
         return ModelConfig.parse(plain, settings.where)
 
@@ -212,6 +220,8 @@ def facts(config: ModelConfig) -> dict[str, Any]:
         "norm_type": _called(config.norm_type),
         "norm_epsilon": None if config.epsilon == NORM_EPSILON else config.epsilon,
         "final_norm": config.has_final_norm,
+        "embedding_norm": bool(config.embedding_norm),
+        "head_transform": bool(config.head_transform),
         "positions": _called(config.positions),
         "positions.pairing": None if rotary is None else rotary.pairing,
         "positions.fraction": None if rotary is None else rotary.fraction,
@@ -255,6 +265,8 @@ _USUAL: dict[str, tuple[Any, ...]] = {
     "norm": ("pre",),
     "norm_type": ("layernorm",),
     "final_norm": (True,),
+    "embedding_norm": (False,),
+    "head_transform": (False,),
     "positions": ("learned",),
     "attention": ("softmax",),
     "attention.mask": ("causal",),

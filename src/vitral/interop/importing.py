@@ -133,7 +133,9 @@ def write_run(model: Imported, out: Path) -> RunFolder:
     )
     widths = {"d_ff": model.config.hidden_width, "num_kv_heads": model.config.kv_heads}  # as every run has them
     own = model.config.model_copy(update=widths)
-    config = RunConfig(corpus=corpus, model=own, training=TrainingConfig(device="cpu"))
+    objective = "masked" if own.shape == "encoder" else "next-token"
+    training = TrainingConfig(device="cpu", objective=objective)
+    config = RunConfig(corpus=corpus, model=own, training=training)
     record = {
         "format": FORMAT,
         "name": Path(str(model.origin["source"])).name,

@@ -64,7 +64,7 @@ class Placing(Positions):
 def has_cache(model: Transformer) -> bool:
     """Whether later tokens need something of earlier ones that can be kept."""
     mixes = model.config.attention != "none" or model.config.recurrence is not None
-    mixes = mixes and min(model.config.num_layers, model.config.context_length - 1) > 0
+    mixes = mixes and min(model.config.num_layers, model.config.context_length - 1) > 0 and model.encoder is None
     return mixes and (model.mask is None or model.mask.joint_prefix() is not None)
 
 
@@ -91,8 +91,12 @@ def cache_names(model: Transformer, before: bool) -> list[str]:
 
 
 NAME = "graph"
+SOURCE = "source"
+"""The input with what an encoder reads, [1, source]."""
 LENS = "x"
 """The input of the lens: vectors of the stream, [1, time, d_model]."""
+AXES = {TOKENS: "time", LENS: "time", SOURCE: "source"}
+"""What the length of an input is called."""
 PAST = "past"
 """The name of the length of a cache of keys and values."""
 Graph = tuple[Plain, dict[str, Tensor]]
@@ -105,20 +109,23 @@ def graph_of_model(model: Transformer) -> Graph:
     Raises:
         UsageError: an own part of the model does something that no graph can express.
     """
-    context = model.config.context_length
+    lengths = {TOKENS: model.config.context_length}
+    if model.config.source_length is not None:
+        lengths[SOURCE] = model.config.source_length
 
     def read(inputs: Any, tap: Tap) -> Tensor:
-        return model(inputs[TOKENS], tap=tap)
+        return model(inputs[TOKENS], source=inputs.get(SOURCE), tap=tap)
 
+    wholes = {name: torch.zeros(1, length, dtype=torch.int64) for name, length in lengths.items()}
     try:
-        graph, constants = _of_sentences(model, read, TOKENS, torch.zeros(1, context, dtype=torch.int64))
+        graph, constants = _of_sentences(model, read, wholes)
     except NotInGraphs as error:
         raise UsageError("--to {name}: {reason}", name=NAME, reason=error) from None
     head: Plain = {
         "version": VERSION,
         "vitral": metadata.version("vitral"),
         "vocab_size": model.vocab_size,
-        "most": {"time": context},
+        "most": {AXES[name]: length for name, length in lengths.items()},
     }
     return head | {"model": model.config.plain()} | graph, {name: _stored(one) for name, one in constants.items()}
 
@@ -142,19 +149,19 @@ def lens_graph(model: Transformer) -> Graph:
         return tap("logits", model.unembed(tap("norm", vectors) if model.config.has_final_norm else vectors))
 
     example = torch.zeros(1, model.config.context_length, model.config.d_model)
-    found = _of_sentences(model, read, LENS, example)
+    found = _of_sentences(model, read, {LENS: example})
     # A number that the function holds itself may have the same name in the model's graph.
     return _renamed(found, {name: f"lens.{name}" for name in found[1] if name.startswith("constants.")})
 
 
-def _of_sentences(model: Transformer, function: Any, name: str, whole: Tensor) -> Graph:
-    """The graph of a function of one input, whose axis of positions has any length up to that of `whole`."""
+def _of_sentences(model: Transformer, function: Any, wholes: dict[str, Tensor]) -> Graph:
+    """The graph of a function of inputs, whose axes of positions have any lengths up to those of `wholes`."""
     model.eval()
-    context = model.config.context_length
-    # The example is like no other axis of one position, nor like the whole context.
-    example = whole[:, : max(min(2, context), context - 1)]
-    lengths = {name: {1: Length("time", context)}} if context > 1 else {}
-    return graph_with_weights(function, {name: example}, model, lengths)
+    most = {name: whole.shape[1] for name, whole in wholes.items()}
+    # An example is like no other axis of one position, nor like the whole context.
+    examples = {name: whole[:, : max(min(2, most[name]), most[name] - 1)] for name, whole in wholes.items()}
+    lengths = {name: {1: Length(AXES[name], each)} for name, each in most.items() if each > 1}
+    return graph_with_weights(function, examples, model, lengths)
 
 
 def step_graph(model: Transformer) -> Graph | None:

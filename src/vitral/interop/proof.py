@@ -4,6 +4,7 @@ import importlib.metadata
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
 from vitral.decoding import Sampling, generate
 from vitral.model import Transformer
+from vitral.model.stack import PADDING
 
 PROMPT = "A prompt"
 MOST_DIFFERENCE = 1e-5
@@ -204,8 +206,11 @@ def cannot_open(reader: str, error: BaseException) -> UsageError:
 def _prompts(model: Transformer, tokenizer: Tokenizer) -> list[list[int]]:
     """Beginnings of a text that the model itself writes."""
     length = min(model.config.context_length, max(LONGEST, min(2 * _greatest_window(model), LONGEST_WITH_WINDOW)))
-    written = generate(model, tokenizer, [""], max_tokens=length, sampling=Sampling(), seed=0)[0]
-    ids = [int(token) for token in tokenizer.encode(written.text)] or [tokenizer.start]
+    if model.encoder is None:
+        text = generate(model, tokenizer, [""], max_tokens=length, sampling=Sampling(), seed=0)[0].text
+    else:
+        text = tokenizer.decode(range(tokenizer.vocab_size))
+    ids = [int(token) for token in tokenizer.encode(text)] or [tokenizer.start]
     ids = (ids * length)[:length]
     return [ids[:size] for size in sorted({*(min(size, length) for size in BEGINS), length})]
 
@@ -216,12 +221,20 @@ def _greatest_window(model: Transformer) -> int:
     return max((mask.size for mask in masks if getattr(mask, "name", "own") == "window"), default=0)
 
 
+def source_of(model: Transformer) -> Tensor | None:
+    """What an encoder-decoder reads beside every prompt, with padding at its end; None for another model."""
+    if model.config.source_length is None:
+        return None
+    places = torch.arange(model.config.source_length)
+    return (places % model.vocab_size).where(places < 0.7 * len(places), PADDING)[None]
+
+
 def _compared(model: Transformer, tokenizer: Tokenizer, opened: Opened, ids: list[int]) -> PromptProof:
-    tokens = torch.tensor([ids])
-    one, other = model(tokens), opened.logits(tokens)
+    tokens, logits = torch.tensor([ids]), partial(model, source=source_of(model))
+    one, other = logits(tokens), opened.logits(tokens)
     text = tokenizer.decode(ids)
     room = max(0, min(GREEDY_TOKENS, model.config.context_length - len(ids)))
-    ours = _greedy(model, tokens, room)
+    ours = _greedy(logits, tokens, room)
     said = _greedy(opened.logits, tokens, room) if opened.greedy is None else opened.greedy(ids, room)
     again = tokenizer.encode(text).tolist()
     return PromptProof(
@@ -249,7 +262,7 @@ def _activation_differences(model: Transformer, opened: Opened, prompts: list[li
     if opened.activations is None:
         return greatest
     for tokens in (torch.tensor([ids]) for ids in prompts):
-        ours, theirs = model.trace(tokens), opened.activations(tokens)
+        ours, theirs = model.trace(tokens, source=source_of(model)), opened.activations(tokens)
         for name in [*ours, *(name for name in theirs if name not in ours)]:
             both = name in ours and name in theirs
             difference = _difference(theirs[name], ours[name]) if both else math.inf

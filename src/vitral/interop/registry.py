@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from vitral.core.errors import UsageError
 from vitral.interop.form import Form, Inexpressible
+from vitral.interop.forms.bert import BERT
 from vitral.interop.forms.gpt import GPT2, GPT_NEO, MPT, NEOX, OPT
 from vitral.interop.forms.llama import LLAMA, MISTRAL, QWEN2
 from vitral.interop.forms.torch_nn import TORCH_NN
@@ -15,7 +16,7 @@ ANY = "hf"
 
 def all_forms() -> dict[str, Form]:
     """The forms of transformers, in the order in which they are tried."""
-    return {form.name: form for form in (GPT2, LLAMA, MISTRAL, QWEN2, NEOX, OPT, GPT_NEO, MPT)}
+    return {form.name: form for form in (GPT2, LLAMA, MISTRAL, QWEN2, NEOX, OPT, GPT_NEO, MPT, BERT)}
 
 
 def form_of_type(model_type: object, where: str) -> Form:

@@ -36,7 +36,7 @@ class Weighted:
         held = {**self.weights, **weights}
         embedding = held["token_embedding.weight"]
         added = {
-            row.name: embedding.new_full(row.shape, float(row.name.endswith("_norm.weight")))
+            row.name: embedding.new_full(row.shape, float(row.name.endswith("norm.weight")))
             for row in parameter_table(config, len(embedding))
         }
         return Weighted(config, {name: held.get(name, tensor) for name, tensor in added.items()})
@@ -138,7 +138,8 @@ def even_biases(model: Weighted) -> Weighted:
 
 
 def _bias_kind(name: str) -> str:
-    kinds = {".in_proj.": "qkv", ".out_proj.": "output", ".mlp.": "feed_forward", "_norm.": "norm"}
+    kinds = {".in_proj.": "qkv", ".out_proj.": "output", "norm.": "norm"}
+    kinds |= dict.fromkeys((".mlp.", ".linear."), "feed_forward")
     return next((kind for part, kind in kinds.items() if part in name), "head")
 
 

@@ -66,7 +66,8 @@ class Place(Config):
 
 Own = Callable[[ModelConfig, str, int], Rule]
 """What makes the rule of a tensor of ours in a layer."""
-Names = Mapping[str, str | Place | Own]
+Where = str | tuple[str, ...] | Place | Own
+Names = Mapping[str, Where]
 """A map of names: our tensors, or modules with weight and bias, and where they are."""
 
 
@@ -86,9 +87,7 @@ def by_names(*maps: Names) -> Callable[[ModelConfig], list[Rule]]:
     return rules
 
 
-def rules_at(
-    config: ModelConfig, key: str, place: str | Place | Own, layer: int, known: Container[str]
-) -> Iterator[Rule]:
+def rules_at(config: ModelConfig, key: str, place: Where, layer: int, known: Container[str]) -> Iterator[Rule]:
     """The rules of one key in one layer: of a tensor, or of a module's weight and bias.
 
     Args:
@@ -103,10 +102,10 @@ def rules_at(
         ours = f"{module}{part}"
         if ours not in known:
             continue
-        if not isinstance(place, str | Place):
+        if not isinstance(place, str | tuple | Place):
             yield place(config, ours, layer)
             continue
-        where = Place(name=place) if isinstance(place, str) else place
+        where = place if isinstance(place, Place) else Place(name=place)
         names = [f"{name.replace(LAYER, str(layer))}{part}" for name in where.names()]
         if ".attn.in_proj." in ours:
             yield _of_attention(config, ours, names, where)

@@ -23,12 +23,19 @@ DOCUMENT, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 MOST_TOKENIZER = 1 << 26
 
 
-def tokenizer_files(tokenizer: Tokenizer, context_length: int) -> dict[str, bytes]:
-    """The tokenizer as transformers reads it: the class that takes the ids of the file, and no cleaning of the text."""
+def tokenizer_files(tokenizer: Tokenizer, context_length: int, **more: str) -> dict[str, bytes]:
+    """The tokenizer as transformers reads it: the class that takes the ids of the file, and no cleaning of the text.
+
+    Args:
+        tokenizer: any.
+        context_length: of the model.
+        more: further settings.
+    """
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
         "model_max_length": context_length,
+        **more,
     }
     return {DOCUMENT: tokenizer.document.encode("utf-8"), SETTINGS: as_json(settings)}
 

@@ -1,12 +1,13 @@
-"""One block: attention or a recurrent layer, then feed-forward, around the residual stream."""
+"""One block: attention or a recurrent layer, cross-attention, then feed-forward, around the residual stream."""
 
 from functools import partial
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vitral.attention.multihead import MultiHeadAttention, Past, Rotation
-from vitral.core.dropout import Dropout
+from vitral.attention.masks import Mask
+from vitral.attention.multihead import Given, MultiHeadAttention, Past, Rotation
+from vitral.core.streams import Dropout
 from vitral.core.taps import SILENT, Tap
 from vitral.model.config import ModelConfig
 from vitral.model.feedforward import FeedForward, build_feed_forward
@@ -16,6 +17,8 @@ from vitral.model.recurrence import Carry, Recurrence
 
 class Block(nn.Module):
     """Attention (or a recurrent layer) and feed-forward, each with its norm, with or without residual.
+
+    The decoder's blocks of an encoder-decoder have cross-attention between the two.
 
     Omitting a sublayer also omits its norm.
     """
@@ -28,6 +31,8 @@ class Block(nn.Module):
         self.attn_norm = _norm_of(config) if self.attn is not None else None
         self.recurrence = None if config.recurrence is None else Recurrence(config)
         self.recurrence_norm = None if config.recurrence is None else _norm_of(config)
+        self.cross = None if config.encoder is None else build_attention(config.encoder)
+        self.cross_norm = _norm_of(config) if self.cross is not None else None
         self.mlp = build_feed_forward(config)
         self.mlp_norm = _norm_of(config) if self.mlp is not None else None
         self.attn_dropout = Dropout(config.dropout.attention)
@@ -41,17 +46,26 @@ class Block(nn.Module):
         bias: Float[Tensor, "heads time source"] | None = None,
         past: Past | None = None,
         carry: Carry | None = None,
+        mask: Mask | None = None,
+        source: Given | None = None,
         tap: Tap = SILENT,
     ) -> Float[Tensor, "batch time d_model"]:
-        """The residual stream after this block; arguments as `MultiHeadAttention.forward` and `Recurrence.forward`."""
+        """The residual stream after this block; arguments as `MultiHeadAttention.forward` and `Recurrence.forward`.
+
+        Cross-attention is given `source`.
+        """
         x = before = tap("resid_pre", x)
         if self.attn is not None:
-            attend = partial(self.attn, rotate=rotate, bias=bias, past=past, tap=tap.within("attn"))
+            attend = partial(self.attn, rotate=rotate, bias=bias, past=past, mask=mask, tap=tap.within("attn"))
             x = self.sublayer("attn", lambda y: self.attn_dropout(attend(y)))(x, tap)
         if self.recurrence is not None:
             recur = partial(self.recurrence, carry=carry, tap=tap.within("recurrence"))
             x = self.sublayer("recurrence", lambda y: self.attn_dropout(recur(y)))(x, tap)
         x = tap("resid_mid", x)
+        if self.cross is not None:
+            cross = partial(self.cross, given=source, tap=tap.within("cross"))
+            read = before if self.parallel else x
+            x = tap("resid_cross", self.sublayer("cross", lambda y: self.attn_dropout(cross(y)))(x, tap, read=read))
         if self.mlp is not None:
             mlp = with_taps(self.mlp, tap.within("mlp"))
             read = before if self.parallel else x

@@ -4,9 +4,13 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from vitral.attention.multihead import Given
 from vitral.core.errors import UsageError
 from vitral.model.config import ModelConfig
 from vitral.model.recurrence import State
+
+Source = tuple[Given, ...]
+"""An encoded source, as each of the decoder's blocks reads it."""
 
 
 class KVCache:
@@ -15,7 +19,10 @@ class KVCache:
     Attributes:
         length: number of stored tokens.
         capacity: maximum number of tokens.
+        source: what an encoder has read; it stays when the cache is cleared.
     """
+
+    source: Source | None = None
 
     def __init__(
         self, config: ModelConfig, batch: int, capacity: int, *, dtype: torch.dtype, device: torch.device
@@ -92,3 +99,5 @@ class KVCache:
         self.keys = [keys[rows] for keys in self.keys]
         self.values = [values[rows] for values in self.values]
         self.states = [(hidden[:, rows], cell[:, rows]) for hidden, cell in self.states]
+        if self.source is not None:
+            self.source = tuple(Given(*(tensor[rows] for tensor in given)) for given in self.source)

@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from vitral.attention.masks import ByLayer, Causal, MaskConfig
+from vitral.attention.masks import Bidirectional, ByLayer, Causal, MaskConfig
 from vitral.attention.multihead import check_heads
 from vitral.attention.scales import ScaleConfig
 from vitral.core.config import Config
@@ -23,6 +23,7 @@ from vitral.model.activations import ACTIVATIONS, Activation
 from vitral.model.settings import ROTARY, Bias, BiasConfig, RotaryConfig, biases_of, plain_rotary, rotary_table
 
 Count = Annotated[int, Field(ge=1, le=2**24)]
+Layers = Annotated[int, Field(ge=0, le=10_000)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 NormType = Literal["layernorm", "rmsnorm"]
 PositionsName = Literal["learned", "sinusoidal", "rotary", "alibi", "relative", "none"]
@@ -127,14 +128,18 @@ def _everywhere(rate: Any) -> Any:
 
 
 class ModelConfig(Config):
-    """A decoder-only Transformer.
+    """A Transformer of one of three shapes.
 
     An own part (`vitral.core.parts`) is a name, or a table with its name and settings.
 
     Attributes:
-        context_length: maximum number of tokens in the model's input.
+        shape: "decoder"; "encoder", whose positions see each other unless a mask is given; or "encoder-decoder", whose
+            decoder also attends to the states of an encoder that reads a source.
+        context_length: maximum number of tokens in the model's input, or in the decoder's.
+        source_length: encoder-decoder only: maximum number of tokens of a source. Default: context_length.
         d_model: width of the residual stream.
-        num_layers: number of blocks.
+        num_layers: number of blocks, or of the decoder's.
+        encoder_layers: encoder-decoder only: number of the encoder's blocks. Default: num_layers.
         num_heads: query heads; they must divide d_model.
         num_kv_heads: key-value heads; they must divide num_heads. Default: num_heads.
         d_head: width of one head, d_k. Default: d_model / num_heads.
@@ -143,6 +148,7 @@ class ModelConfig(Config):
         norm_type: "layernorm", "rmsnorm" or an own one.
         norm_epsilon: added to the variance or the mean square in every norm. Default: 1e-5.
         final_norm: whether a norm follows the last block. Default: only with norm = "pre".
+        embedding_norm: whether a norm follows the sum of the embeddings (BERT). Default: false.
         positions: "learned", "sinusoidal", "rotary", "alibi", "relative", "none" or an own one; rotary with settings is
             a table of `RotaryConfig`.
         attention: its mask and scale, or "none" for blocks without attention.
@@ -154,25 +160,33 @@ class ModelConfig(Config):
         parallel: whether attention and feed-forward read the same stream, x + attn(norm(x)) + mlp(norm(x)), each with
             its own norm (GPT-NeoX), instead of one after the other. Default: false.
         tie_head: whether the head's matrix is the token embedding's.
+        head_transform: whether the head reads norm(φ(linear(x))), with the activation φ of the feed-forward (BERT).
+            Default: false.
         bias: whether projections and norms have biases, or a table of `BiasConfig`; only there the head may have one.
         dropout: one rate for every place, or a table of `DropoutConfig`.
         initialisation: "gpt2", "wide", "pytorch" or "lecun"; see `vitral.model.initialisation`.
         parametrisation: {name = "mup", base_width = n}: initial values and AdamW's learning rates change with the width
             so that a rate tuned at the base width suits every width. Default: the standard one.
+        num_labels: encoder only: the head has one row for each of so many labels of a sequence instead of one for each
+            token, and reads the mean of the last states. A run sets it from its data. Default: none.
     """
 
+    shape: Literal["decoder", "encoder", "encoder-decoder"] = "decoder"
     context_length: Count = 50
+    source_length: Count | None = None
     d_model: Count = 128
-    num_layers: Annotated[int, Field(ge=0, le=10_000)] = 2
+    num_layers: Layers = 2
+    encoder_layers: Layers | None = None
     num_heads: Count = 2
     num_kv_heads: Count | None = None
-    # Unset until `_heads_fit` knows d_model and num_heads; a number afterwards.
+    # Unset until `_shape_has_its_parts` knows d_model and num_heads; a number afterwards.
     d_head: Annotated[Count, WrapValidator(_none_until_known)] = cast("int", None)
     d_ff: Count | None = None
     norm: Annotated[Literal["pre", "post", "none"], BeforeValidator(_place)] = "pre"
     norm_type: Annotated[NormType | InstanceOf[OwnNorm], BeforeValidator(OwnNorm.choose)] = "layernorm"
     norm_epsilon: Annotated[Annotated[float, Field(gt=0, le=1)] | None, _unless(NORM_EPSILON)] = None
     final_norm: bool | None = None
+    embedding_norm: Annotated[bool | None, _unless(False)] = None
     positions: Annotated[
         PositionsName | RotaryConfig | InstanceOf[OwnPositions],
         BeforeValidator(_positions),
@@ -184,10 +198,30 @@ class ModelConfig(Config):
     residual: bool = True
     parallel: Annotated[bool | None, _unless(False)] = None
     tie_head: bool = False
+    head_transform: Annotated[bool | None, _unless(False)] = None
     bias: Bias = True
     dropout: Annotated[DropoutConfig, BeforeValidator(_everywhere)] = DropoutConfig()
     initialisation: Literal["gpt2", "wide", "pytorch", "lecun"] = "gpt2"
     parametrisation: MaximalUpdate | None = None
+    num_labels: Count | None = None
+
+    @model_validator(mode="after")
+    def _shape_has_its_parts(self) -> "ModelConfig":
+        both = self.shape == "encoder-decoder"
+        if both and self.attention == "none":
+            raise ValueError(_("shape: an encoder-decoder needs attention, by which its decoder reads the source"))
+        for key in ("source_length", "encoder_layers"):
+            if not both and getattr(self, key) is not None:
+                raise ValueError(_('{key}: only a model with shape = "encoder-decoder" has it; leave it out', key=key))
+        if self.num_labels and (self.shape != "encoder" or self.tie_head):
+            raise ValueError(_('num_labels: needs shape = "encoder" and tie_head = false'))
+        if self.shape == "encoder" and self.attention != "none" and "mask" not in self.attention.model_fields_set:
+            opened = self.attention.model_copy(update={"mask": Bidirectional()})
+            object.__setattr__(self, "attention", opened)
+        for key, usual in self._usual.items():
+            if getattr(self, key) is None:
+                object.__setattr__(self, key, usual)
+        return self
 
     @model_validator(mode="after")
     def _positions_are_mixed_once(self) -> "ModelConfig":
@@ -198,7 +232,9 @@ class ModelConfig(Config):
         return self
 
     @model_validator(mode="after")
-    def _head_has_its_own_size(self) -> "ModelConfig":
+    def _head_fits(self) -> "ModelConfig":
+        if self.head_transform and (not self.activation or self.activation.gated):
+            raise ValueError(_("head_transform: takes the activation of a feed-forward without a gate"))
         if self.parametrisation is not None and self.tie_head:
             raise ValueError(
                 _("parametrisation: mup gives the head another size than the embedding; set tie_head = false")
@@ -207,9 +243,7 @@ class ModelConfig(Config):
 
     @model_validator(mode="after")
     def _heads_fit(self) -> "ModelConfig":
-        given = cast("int | None", self.d_head)
-        check_heads(self.d_model, self.num_heads, self.kv_heads, given)
-        object.__setattr__(self, "d_head", given or self.d_model // self.num_heads)
+        check_heads(self.d_model, self.num_heads, self.kv_heads, cast("int | None", self.d_head))
         turning = 2 if self.rotary is None else self.rotary.width(self.d_head)
         if turning == self.d_head and turning % 2:
             raise ValueError(
@@ -248,8 +282,6 @@ class ModelConfig(Config):
 
     @model_validator(mode="after")
     def _biases_have_a_place(self) -> "ModelConfig":
-        if self.biases.head and self.tie_head:
-            raise ValueError(_("bias.head: a head that is the token embedding has no bias; set tie_head = false"))
         if isinstance(self.bias, BiasConfig) and self.recurrence is not None:
             raise ValueError(_("bias: with an LSTM it is true or false, not a table"))
         return self
@@ -269,22 +301,38 @@ class ModelConfig(Config):
         return self
 
     @model_serializer(mode="wrap")
-    def _without_the_usual_width(self, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    def _without_what_follows(self, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         plain = handler(self)
-        if self._has_usual_heads:
-            plain.pop("d_head", None)
+        for key, usual in {**self._usual, "shape": "decoder"}.items():
+            if getattr(self, key) == usual:
+                plain.pop(key, None)
         return plain
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> "ModelConfig":
-        """A copy with other values; a d_head that follows from d_model and num_heads follows from the new ones."""
+        """A copy with other values; what follows from others, as d_head from d_model, follows from the new ones."""
         made = super().model_copy(update=update, deep=deep)
-        if self._has_usual_heads and "d_head" not in (update or {}):
-            object.__setattr__(made, "d_head", made.d_model // made.num_heads)
+        for key, usual in self._usual.items():
+            if getattr(self, key) == usual and key not in (update or {}):
+                object.__setattr__(made, key, made._usual.get(key, usual))
         return made
 
     @property
-    def _has_usual_heads(self) -> bool:
-        return self.d_head * self.num_heads == self.d_model
+    def _usual(self) -> dict[str, int]:
+        """The values of keys that follow from others where they are not given."""
+        usual = {} if self.d_model % self.num_heads else {"d_head": self.d_model // self.num_heads}
+        if self.shape == "encoder-decoder":
+            usual |= {"source_length": self.context_length, "encoder_layers": self.num_layers}
+        return usual
+
+    @property
+    def encoder(self) -> "ModelConfig | None":
+        """The encoder of an encoder-decoder as a model of its own; None of another shape."""
+        if self.shape != "encoder-decoder" or self.attention == "none":
+            return None
+        attention = self.attention.model_copy(update={"mask": Bidirectional()})
+        sizes = {"context_length": self.source_length, "num_layers": self.encoder_layers}
+        own = {"shape": "encoder", "source_length": None, "encoder_layers": None}
+        return self.model_copy(update={**own, **sizes, "attention": attention})
 
     @property
     def kv_heads(self) -> int:

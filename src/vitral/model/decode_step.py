@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from vitral.attention.masks import Bidirectional, ByLayer, Causal, Prefix, Window
 from vitral.attention.multihead import MultiHeadAttention
 from vitral.attention.scales import GivenScale, LearnedScale
-from vitral.core.dropout import Dropout
+from vitral.core.streams import Dropout
 from vitral.model.block import Block, has_taps
 from vitral.model.cache import KVCache
 from vitral.model.feedforward import FeedForward
@@ -52,11 +52,15 @@ def can_decode_step(model: Transformer, batch: int) -> bool:
 def has_only(model: Transformer, known: Collection[type[nn.Module]]) -> bool:
     """Whether a model and its modules are of these classes, and compute what their classes say."""
     # A replaced forward pass, or one with hooks, must be called.
-    return type(model) is Transformer and all(
-        type(module) in known
-        and "forward" not in vars(module)
-        and not module._forward_hooks | module._forward_pre_hooks
-        for module in model.modules()
+    return (
+        type(model) is Transformer
+        and not model.config.embedding_norm
+        and all(
+            type(module) in known
+            and "forward" not in vars(module)
+            and not module._forward_hooks | module._forward_pre_hooks
+            for module in model.modules()
+        )
     )
 
 

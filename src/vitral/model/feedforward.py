@@ -12,6 +12,7 @@ from vitral.core.parts import own_module
 from vitral.core.taps import SILENT, Tap
 from vitral.model.activations import ACTIVATIONS
 from vitral.model.config import ModelConfig, OwnFeedForward
+from vitral.model.norms import norm_of
 
 
 class FeedForward(nn.Module):
@@ -39,6 +40,21 @@ class FeedForward(nn.Module):
             gate = self.activation(tap("gate", self.gate(x)))
             hidden = gate * tap("pre", self.up(x))
         return tap("out", self.down(tap("hidden", hidden)))
+
+
+class HeadTransform(nn.Module):
+    """norm(φ(linear(x))): d_model → d_model, before the head of a masked language model (Devlin et al. 2019)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        """Build it with the activation and the norm of the blocks."""
+        super().__init__()
+        self.linear = nn.Linear(config.d_model, config.d_model, bias=config.biases.feed_forward)
+        self.activation, _gated = _activation(config.feed_forward)
+        self.norm = norm_of(config)
+
+    def forward(self, x: Float[Tensor, "*any d_model"]) -> Float[Tensor, "*any d_model"]:
+        """What the head reads."""
+        return self.norm(self.activation(self.linear(x)))
 
 
 def build_feed_forward(config: ModelConfig) -> FeedForward | Any | None:

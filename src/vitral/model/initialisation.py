@@ -32,7 +32,7 @@ GPT2_STD = 0.02
 WIDER = 10
 EMBEDDING_STD = {"gpt2": GPT2_STD, "wide": WIDER * GPT2_STD, "pytorch": 1.0, "lecun": 1.0}
 """The standard deviation of embeddings by value of `model.initialisation`."""
-EMBEDDINGS = ("token_embedding.weight", "positions.weight")
+EMBEDDINGS = ("token_embedding.weight", "positions.weight", "encoder.positions.weight")
 WRITES_TO_STREAM = ("out_proj.weight", "down.weight")
 RECURRENT = ".recurrence.lstm."
 
@@ -75,7 +75,7 @@ def initialise(model: nn.Module, draw: Draw, *, num_layers: int, seed: int) -> N
                 parameter.copy_(draw(name, parameter.shape, num_layers, torch_stream(seed, "init", name)))
 
 
-def calm_tied_head(embedding: Tensor, std: float, last_norm: nn.Module | None, added: float) -> None:
+def calm_tied_head(embedding: Tensor, std: float, last_norm: nn.Module | None, added: float | None) -> None:
     """Make a fresh model's logits small where the head is the token embedding, so that its loss is about ln V.
 
     The stream still contains the token's own row e, so the logit of the current token is about √d |e| ≈ d std after a
@@ -88,7 +88,7 @@ def calm_tied_head(embedding: Tensor, std: float, last_norm: nn.Module | None, a
         embedding: of the tokens, [vocab_size, d_model], as drawn.
         std: with which it was drawn.
         last_norm: the norm before the head; None if there is none.
-        added: variance of the positions that are added to it.
+        added: variance of the positions that are added to it; None if a norm follows their sum.
     """
     vocab_size, d_model = embedding.shape
     largest = min(math.log1p(vocab_size / 30), math.sqrt(d_model) / 4)
@@ -97,7 +97,7 @@ def calm_tied_head(embedding: Tensor, std: float, last_norm: nn.Module | None, a
         ours = isinstance(last_norm, nn.LayerNorm | nn.RMSNorm)  # begins at 1, also where numbers cannot be looked at
         if isinstance(gain, nn.Parameter) and gain.shape == (d_model,) and (ours or bool(gain.eq(1).all())):
             gain.fill_(min(1.0, largest / (d_model * std)))
-        elif last_norm is not None:  # one of the user's: it is taken to give numbers of size 1
+        elif last_norm is not None or added is None:  # one of the user's is taken to give numbers of size 1
             embedding.mul_(min(1.0, largest / (d_model * std)))
         else:
             largest = min(largest, 0.1 / added) if added else largest

@@ -35,7 +35,7 @@ class Sublayer:
     """A part of a block between its norm and the residual stream.
 
     Attributes:
-        name: "attn", "recurrence" or "mlp".
+        name: "attn", "recurrence", "cross" or "mlp".
         norm: applied to what is read, or to the sum.
         body: the part itself.
         place: of the norm; "none": it is not used.

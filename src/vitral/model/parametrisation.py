@@ -17,12 +17,13 @@ from torch import nn
 
 from vitral.model.config import ModelConfig
 
-HEAD, BLOCKS = "head.weight", "blocks."
+HEAD, INSIDE = "head.weight", ("blocks.", "encoder.blocks.", "head_transform.")
+"""How the names begin of the matrices from stream to stream."""
 
 
 def scales_with_width(name: str, dimensions: int) -> bool:
     """Whether a parameter is a matrix whose input grows with the width: one inside a block, or the head."""
-    return dimensions == 2 and (name == HEAD or name.startswith(BLOCKS))
+    return dimensions == 2 and (name == HEAD or name.startswith(INSIDE))
 
 
 def rate_factor(config: ModelConfig, name: str, dimensions: int) -> float:

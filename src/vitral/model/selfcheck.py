@@ -20,11 +20,13 @@ def check_device(model: Transformer, device: torch.device) -> float:
     """
     time = min(model.config.context_length, 16)
     tokens = torch.randint(model.vocab_size, (2, time), generator=torch_stream(0, "self-check"))
+    source = None if model.encoder is None else tokens[:, : model.config.source_length]
     reference = copy.deepcopy(model).eval().cpu()
     with torch.inference_mode():
-        expected = reference(tokens)
+        expected = reference(tokens, source=source)
         # The position tables are float64, which some devices lack.
-        found = reference.to(device=device, dtype=expected.dtype)(tokens.to(device)).cpu()
+        there = reference.to(device=device, dtype=expected.dtype)
+        found = there(tokens.to(device), source=None if source is None else source.to(device)).cpu()
     difference = float((expected - found).abs().max())
     if not difference <= TOLERANCE * max(1.0, float(expected.abs().max())):
         raise UsageError(

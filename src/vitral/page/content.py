@@ -1,10 +1,12 @@
 """What a page of a run holds, as plain data: the run, its graph with the weights, PyTorch's numbers."""
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -15,13 +17,13 @@ from vitral.core.files import sha256
 from vitral.core.graphs import Plain
 from vitral.core.language import _, language
 from vitral.data import Tokenizer
+from vitral.data.answers import ANSWER, END
 from vitral.inspection.lens import contribution_points, stream_points
 from vitral.interop.model_graphs import graph_of_model, lens_graph, step_graph
 from vitral.model import Transformer
 from vitral.model.counts import BYTES_FLOAT32
 from vitral.page.film import carried_film, film_about, film_steps
 from vitral.page.of_text import of_text
-from vitral.page.said import in_commands
 from vitral.page.tokens import ASKED, carried_tokenizer, served_tokenizer
 from vitral.runs import LoadedRun
 from vitral.runs.loading import warn_on_stderr
@@ -35,6 +37,10 @@ ROOM, LABELS = 400_000, 50
 """Bytes of a page beside its weights: of script, graph and counts, and of each token."""
 
 
+READ = ("passages", "sources")
+"""What a page says of its sentences, and of what the encoder reads beside each."""
+OPENS, CLOSES = "→", "■"
+"""How a page of an encoder-decoder writes the tokens that open and close an answer."""
 CHECKED = 64 * 1024
 """Bytes for all named values of a short sentence; at least two tokens are checked whatever they need."""
 MOST_TOKENS, LEAST_TOKENS = 12, 2
@@ -140,7 +146,8 @@ def page_content(
         beside: the page's other run, with whose weights and film this one shares the room.
 
     Raises:
-        UsageError: the page would be too large, or the model has no graph, or its tokenizer runs in Python only.
+        UsageError: the page would be too large, or the model has no graph, or its tokenizer runs in Python only; or as
+            `about_run`.
     """
     runs = [run] if beside is None else [run, beside]
     size, steps = _require_room(*runs), film_steps(run)
@@ -150,9 +157,9 @@ def page_content(
         steps = []
     graphs, weights = graphs_of(run.model)
     about = about_run(run, name, in_commands(run.folder.path, shared=True)) | of_text(run, corpus, ablated=ablated)
-    sentences = [list(map(int, run.tokenizer.encode(text))) for text in about["passages"]]
-    checks = checks_of(run.model, run.tokenizer, sentences)
-    film = carried_film(run, steps, graphs, checks.sentences[0]["ids"])
+    sentences, sources = ([run.tokenizer.encode(text).tolist() for text in about.get(key, ())] for key in READ)
+    checks = checks_of(run.model, run.tokenizer, sentences, sources)
+    film = carried_film(run, steps, graphs, checks.sentences[0])
     entry = film_about(run, [frame["step"] for frame in film["frames"]]) if film else {}
     return PageContent(about | entry, graphs, weights, checks, film if entry else None)
 
@@ -178,11 +185,19 @@ def about_run(run: LoadedRun, name: str, said: str | None = None, *, served: boo
         name: what the page calls it.
         said: what commands call it; if None, its name.
         served: whether a server computes the numbers; it opens runs too that no file can hold.
+
+    Raises:
+        UsageError: the model does not continue a text.
     """
     model, tokenizer = run.model, run.tokenizer
-    config, names = model.config, model.activation_names
+    config = model.config
+    if config.shape == "encoder":
+        raise UsageError("{name}: the page shows models that continue a text, and this one is an encoder", name=name)
+    names = [each for each in model.activation_names if not each.startswith("encoder.")]
+    opens, closes = (tokenizer.declared.get(marker) for marker in (ANSWER, END))
+    shorter = {} if config.encoder is None else {opens: OPENS, closes: CLOSES}
     about = {
-        "tokens": [tokenizer.label(token) for token in range(tokenizer.vocab_size)],
+        "tokens": [shorter.get(token) or tokenizer.label(token) for token in range(tokenizer.vocab_size)],
         "context": config.context_length,
         "layers": config.num_layers,
         "heads": config.num_heads,
@@ -198,12 +213,28 @@ def about_run(run: LoadedRun, name: str, said: str | None = None, *, served: boo
         "language": language(),
         "vitral": metadata.version("vitral"),
         **({"served": True} if served else {}),
+        **({} if config.encoder is None else {"source": _source(model) | {"opens": opens, "closes": closes}}),
         "name": name,
         "run": said or name,
         "step": run.step,
     }
     no_file = served and (about["tokenizer"]["kind"] == ASKED or expected_size(run) > MOST_BYTES)
     return about | {"commands": {} if no_file else {"page": f"vitral bundle {shlex.quote(said or name)}"}}
+
+
+def in_commands(path: Path, *, shared: bool) -> str:
+    """The folder's path from where the user stands; of a folder elsewhere, its name where the page is `shared`."""
+    whole = Path(os.path.abspath(path))
+    if whole.is_relative_to(Path.cwd()):
+        return whole.relative_to(Path.cwd()).as_posix()
+    return whole.name if shared else str(whole)
+
+
+def _source(model: Transformer) -> Plain:
+    """What the page says of the encoder of an encoder-decoder."""
+    config = model.config
+    names = [each for each in model.activation_names if each.startswith("encoder.")]
+    return {"names": names, "context": config.source_length, "layers": config.encoder_layers}
 
 
 def expected_size(run: LoadedRun) -> int:
@@ -258,29 +289,38 @@ def computed(graph: Plain, *more: str) -> Plain:
     return {key: graph[key] for key in (*more, "inputs", "constants", "nodes", "outputs")}
 
 
-def checks_of(model: Transformer, tokenizer: Tokenizer, sentences: Sequence[Sequence[int]]) -> Checks:
+def checks_of(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    sentences: Sequence[Sequence[int]],
+    sources: Sequence[Sequence[int]] = (),
+) -> Checks:
     """Every named value of a short sentence, and the last logits of one that fills the context.
 
     Args:
         model: the model in evaluation mode.
         tokenizer: for the sentences' texts.
         sentences: token ids to take the sentences from; ids of the vocabulary in turn, where they are too few.
+        sources: encoder-decoder only: what its encoder reads; the first one is taken.
     """
+    source = [*sources[0]][: model.config.source_length] if sources else [0]
+    given = torch.tensor([source]) if model.encoder is not None else None
     context = model.config.context_length
-    given = [token for sentence in sentences for token in sentence]
-    many = [*given, *(place * 7 % model.vocab_size for place in range(context))][:context]
-    per_token = 4 * sum(value.numel() for value in model.trace(torch.tensor([many[:1]])).values())
+    all_given = [token for sentence in sentences for token in sentence]
+    many = [*all_given, *(place * 7 % model.vocab_size for place in range(context))][:context]
+    per_token = 4 * sum(value.numel() for value in model.trace(torch.tensor([many[:1]]), source=given).values())
     short = many[: max(min(LEAST_TOKENS, context), min(MOST_TOKENS, CHECKED // per_token, context))]
     parts = [(short, model.activation_names, 0)]
     if len(many) > len(short):
         parts.append((many, ["logits"], 1))
     written, truth = list[Plain](), bytearray()
     for ids, names, last in parts:
-        kept = model.trace(torch.tensor([ids]), names)
+        kept = model.trace(torch.tensor([ids]), names, source=given)
         values: list[Plain] = []
         for name in names:
             value = kept[name][:, -last:]  # of all positions, or of so many at the end
             values.append({"name": name, "shape": list(value.shape), "start": len(truth)})
             truth += value.detach().to(torch.float32).contiguous().numpy().tobytes()
-        written.append({"text": tokenizer.decode(ids), "ids": ids, "last": last, "values": values})
+        entry = {"text": tokenizer.decode(ids), "ids": ids, "last": last, "values": values}
+        written.append(entry | ({} if given is None else {"source": source}))
     return Checks(written, bytes(truth))

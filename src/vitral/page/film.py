@@ -37,14 +37,14 @@ def film_about(run: LoadedRun, steps: Sequence[int]) -> Plain:
     return {"film": {"steps": steps, "last": last, "training": of_batches, "validation": measured}}
 
 
-def carried_film(run: LoadedRun, steps: Sequence[int], graphs: Plain, ids: Sequence[int]) -> Plain | None:
+def carried_film(run: LoadedRun, steps: Sequence[int], graphs: Plain, check: Plain) -> Plain | None:
     """The frames that a page carries.
 
     Args:
         run: the run, on the processor.
         steps: of the frames.
         graphs: those of the page.
-        ids: a sentence, after which the page compares its logits with PyTorch's.
+        check: a sentence (`Checks.sentences`), after which the page compares its logits with PyTorch's.
 
     Returns:
         {"constants": [name], "frames": [{"step", "weights", "logits"}]}: the graphs' constants that are trained, and of
@@ -60,7 +60,8 @@ def carried_film(run: LoadedRun, steps: Sequence[int], graphs: Plain, ids: Seque
         except VitralError as error:
             warn_on_stderr(_("film: step {step} is left out: {reason}", step=step, reason=error))
             continue
-        weights, logits = model.state_dict(), model(torch.tensor([ids]))[0, -1].tolist()
+        source = torch.tensor([check["source"]]) if "source" in check else None
+        weights, logits = model.state_dict(), model(torch.tensor([check["ids"]]), source=source)[0, -1].tolist()
         numbers = b"".join(weights[name].half().numpy().tobytes() for name in constants)
         frames.append({"step": step, "weights": base64.b64encode(numbers).decode("ascii"), "logits": logits})
     return {"constants": constants, "frames": frames} if frames else None

@@ -17,7 +17,7 @@ from vitral.inspection.targets import window_targets
 from vitral.interop.card import known_licence
 from vitral.model import count_parameters
 from vitral.page.counts import carried_counts
-from vitral.page.passages import passages
+from vitral.page.passages import pairs, passages
 from vitral.runs import LoadedRun
 
 KINDS_ON = 32
@@ -45,13 +45,20 @@ def of_text(run: LoadedRun, corpus: str | None = None, *, ablated: bool | None =
         return _opening(run, None, None) | {"text": {"missing": missing}}
     if not whole:
         return _opening(run, dataset, None) | _losses(run)
+    if run.model.encoder is not None:
+        return _opening(run, dataset, None) | _losses(run) | {"text": _described(run, dataset)}
     splits, size = dataset.splits, run.tokenizer.vocab_size
-    counted = None if run.model.vocab_size != size else carried_counts(splits["train"], splits["test"], size)
+    is_text = run.model.vocab_size == size and dataset.answers is None  # the page counts no answers apart
+    counted = carried_counts(splits["train"], splits["test"], size) if is_text else None
     found = _opening(run, dataset, counted)
-    found["text"] = dataset.text.model_dump(include={"name", "characters", "sha256"})
-    if licence := known_licence(run.sealed.document("corpus")):
-        found["text"]["licence"] = licence
+    found["text"] = _described(run, dataset)
     return found | _losses(run) | _measured(run, dataset, ablated)
+
+
+def _described(run: LoadedRun, dataset: Dataset) -> Plain:
+    licence = known_licence(run.sealed.document("corpus"))
+    told = dataset.text.model_dump(include={"name", "characters", "sha256"})
+    return told | ({"licence": licence} if licence else {})
 
 
 def _own_text(run: LoadedRun, corpus: str | None) -> tuple[Dataset | None, str]:
@@ -68,6 +75,9 @@ def _own_text(run: LoadedRun, corpus: str | None) -> tuple[Dataset | None, str]:
 
 def _opening(run: LoadedRun, dataset: Dataset | None, counted: Any) -> Plain:
     test = None if dataset is None else dataset.splits["test"]
+    if run.model.encoder is not None:
+        found = pairs(run.model, run.tokenizer, test)
+        return {"passages": [target for _, target in found], "sources": [source for source, _ in found]}
     found = passages(run.model, run.tokenizer, test, None if counted is None else counted[1])
     return {
         "passages": [each.text for each in found],

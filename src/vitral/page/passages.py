@@ -8,6 +8,7 @@ head there: the one with the largest weight on a place that is neither the first
 before it. The page opens on the passage whose head is most telling. Everything is deterministic.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -34,6 +35,8 @@ _ENOUGH = 32
 """With fewer lines, words begin passages too."""
 _CONTESTED = 64
 """Contested places for which n-grams are asked."""
+_SHOWN = 0.75
+"""The share of a target that a page of pairs opens with."""
 _MOST_ASKED = 2**19
 """Probabilities of n-grams that are asked for, at most: of every token at every contested place."""
 NEUTRAL = (
@@ -90,6 +93,22 @@ def passages(
     # Rounded, so that equal machines agree on the order.
     found.sort(key=lambda each: -round(each[1], 3))
     return [passage for passage, _ in found]
+
+
+def pairs(model: Transformer, tokenizer: Tokenizer, test: Split | None) -> list[tuple[str, str]]:
+    """Sources of the held-out split of an encoder-decoder, each with the first part of its target; at least one."""
+    found = list[tuple[list[int], list[int]]]()
+    if test is not None and test.answers is not None:
+        for begin, end in test.segments[:_LINES].tolist():
+            tokens = np.asarray(test.tokens[begin:end]).tolist()
+            middle = tokens.index(test.answers.opens)
+            found.append((tokens[:middle][: model.config.source_length], tokens[middle + 1 : -1]))
+    found.sort(key=lambda each: -min(len(each[1]), LONGEST))
+    if not found:
+        found = [([*_without_text(model, tokenizer)][: model.config.source_length], [])]
+    cut = [(source, target[: min(math.ceil(len(target) * _SHOWN), LONGEST)]) for source, target in found[:HANDFUL]]
+    most = model.config.context_length - 1
+    return [(tokenizer.decode(source), tokenizer.decode(target[:most])) for source, target in cut]
 
 
 def _lines(tokenizer: Tokenizer, test: Split, context: int) -> list[tuple[int, ...]]:

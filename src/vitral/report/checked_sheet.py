@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from vitral.core.language import _, language, number
 from vitral.core.text import NONE, unbroken
 from vitral.explanation import CheckReport, walk_example
-from vitral.explanation.checks.report import ORDER, CheckedQuantity, Verdict, first_wrong, rows, summary
+from vitral.explanation.checks.report import ORDER, CheckedQuantity, Told, Verdict
 from vitral.explanation.grading.grading import GradingRule, SheetGrade
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.sheet import Index
@@ -28,9 +28,9 @@ MARKS = {
 
 def check_sections(report: CheckReport, say: Phrases) -> list[Section]:
     """The verdict and the rows that are not right, as sections of a page."""
-    sections: list[Section] = [Callout(summary(report, say))]
-    problems = list(rows(report, say))
-    if problems:
+    told = Told(report, say)
+    sections: list[Section] = [Callout(told.summary())]
+    if problems := list(told.rows()):
         columns = tuple(say(f"check.{key}") for key in ("step", "place", "claimed", "expected", "verdict", "guess"))
         lines = tuple(
             (
@@ -43,7 +43,7 @@ def check_sections(report: CheckReport, say: Phrases) -> list[Section]:
             )
             for row in problems
         )
-        sections.append(Table(first_wrong(report, say), columns, lines, prose=tuple(range(1, 6))))
+        sections.append(Table(told.first_wrong(), columns, lines, prose=tuple(range(1, 6))))
         sections += [Preformatted("\n".join(row.working for row in problems if row.working))]
     return sections
 

@@ -4,12 +4,11 @@ Each file is written beside its place and renamed, the manifest last. A process 
 former report; one that is killed while it writes leaves whole files, old and new, and the same command writes the rest.
 """
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vitral.core.errors import UsageError
-from vitral.core.files import MANIFEST, make, manifest, replace_durably, storage, sweep
+from vitral.core.files import MANIFEST, as_json, make, manifest, replace_durably, storage, sweep
 from vitral.report.sections import Figure
 from vitral.report.tables import ENDINGS, Table
 
@@ -56,7 +55,7 @@ class ReportFolder:
 
     def add_json(self, name: str, plain: Any) -> None:
         """Add plain data as JSON."""
-        self.add(name, json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        self._files[name] = as_json(plain)
 
     def add_table(self, name: str, table: Table, data: Table | None = None) -> None:
         """Add a table as CSV, Markdown and LaTeX; the CSV of `data`, if its words differ from those for people."""

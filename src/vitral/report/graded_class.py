@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os.path import commonprefix
+from statistics import fmean
 from typing import Any
 
 from vitral.core.language import N_, _, in_language, ngettext, number
@@ -16,8 +17,7 @@ from vitral.explanation.grading.key import AnswerKey
 from vitral.explanation.grading.sheets import GradedSheet
 from vitral.report.checked_sheet import CREDITS, points_text, rule_text, shared_text, sheet_sections
 from vitral.report.html import page
-from vitral.report.markdown import markdown
-from vitral.report.plain import plain_text
+from vitral.report.markdown import markdown, plain_text
 from vitral.report.sections import (
     Callout,
     Details,
@@ -128,7 +128,7 @@ class GradedClass(Shown, Tabular):
             "rule": self.rule.plain(),
             "graded": len(graded),
             "unreadable": len(self.unreadable),
-            "mean": sum(grade.points for grade in graded) / len(graded) if graded else None,
+            "mean": fmean(grade.points for grade in graded) if graded else None,
             "steps": steps,
             "sheets": [sheet.plain() for sheet in self.sheets],
             "notes": list(self.notes),
@@ -174,7 +174,7 @@ class GradedClass(Shown, Tabular):
         grades = self.grades
         if not grades:
             return _("No sheet could be graded.")
-        mean = number(sum(grade.points for grade in grades) / len(grades), ".1f")
+        mean = number(fmean(grade.points for grade in grades), ".1f")
         most = "; ".join(dict.fromkeys(points_text(grade.most) for grade in grades))
         told = _("{n:,} sheets graded, mean {mean} of {most} points.", n=len(grades), mean=mean, most=most)
         first = max(self.steps(), key=lambda step: step.first, default=None)
@@ -258,7 +258,7 @@ def _steps(keys: Sequence[AnswerKey], graded: Sequence[GradedSheet]) -> Iterator
             exercise=_common_title([key.title for key in keys]),
             step=name,
             sheets=len(steps),
-            points=sum(step.points for step in steps) / len(steps) if steps else 0.0,
+            points=fmean(step.points for step in steps) if steps else 0.0,
             most=steps[0].most if steps else 0.0,
             full=sum(step.points >= step.most - 1e-9 for step in steps),
             wrong=sum(step.counts[Verdict.wrong] > 0 for step in steps),

@@ -5,7 +5,6 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from statistics import fmean
 from typing import Any, Literal
 
 from matplotlib.axes import Axes
@@ -241,8 +240,8 @@ def spread(wanted: Sequence[float], sizes: Sequence[float], low: float, high: fl
     """Centres of labels, as near to `wanted` as possible without overlaps.
 
     The sum of squared moves is minimal among all placements in the same order: with the sizes subtracted, this is
-    isotonic regression, by its minimax formula (Barlow et al. 1972). Labels stay between `low` and
-    `high` if they fit there together; if they do not, they exceed `high`.
+    isotonic regression (Barlow et al. 1972). Labels stay between `low` and `high` if they fit there together; if they
+    do not, they exceed `high`.
 
     Args:
         wanted: the position of each label without the others.
@@ -253,13 +252,12 @@ def spread(wanted: Sequence[float], sizes: Sequence[float], low: float, high: fl
     >>> spread([1.0, 1.0, 9.0], [2.0, 2.0, 2.0], 0.0, 10.0)
     [1.0, 3.0, 9.0]
     """
-    count = len(wanted)
-    order = sorted(range(count), key=lambda index: wanted[index])
+    from scipy.optimize import isotonic_regression  # slow to import
+
+    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
     ends = [0.0, *accumulate(sizes[index] for index in order)]
     offsets = [end + sizes[index] / 2 for end, index in zip(ends, order, strict=False)]
     free = [wanted[index] - offset for index, offset in zip(order, offsets, strict=True)]
-    centres = [0.0] * count
-    for place, index in enumerate(order):
-        pooled = max(min(fmean(free[begin:end]) for end in range(place + 1, count + 1)) for begin in range(place + 1))
-        centres[index] = max(low, min(high - ends[-1], pooled)) + offsets[place]
-    return centres
+    begins = isotonic_regression(free).x.clip(low, max(low, high - ends[-1])) if free else []
+    centres = {index: float(begin + offset) for index, begin, offset in zip(order, begins, offsets, strict=True)}
+    return [centres[index] for index in range(len(wanted))]

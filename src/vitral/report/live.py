@@ -82,15 +82,14 @@ def live_tables(walkthrough: Walkthrough, digits: int) -> list[Section]:
     if walkthrough.sheet is None:
         return []
     sheet, say = walkthrough.sheet, phrases(walkthrough.language)
-    graph, stale = sheet_graph(sheet)
+    graph = sheet_graph(sheet)
     editable = [name for name in sheet.given_names if name in graph["inputs"]]
     if not editable or not graph["outputs"]:
         return []
     words = _words("live", say)
-    data = _data(sheet, graph, digits, say) | {"editable": editable, "stale": stale, "blanks": [], "words": words}
+    data = _data(sheet, graph, digits, say) | {"editable": editable, "stale": [], "blanks": [], "words": words}
     data["words"]["more"] = say("page.more_terms", count="{count}", total="{total}")
-    lead = [say("live.lead"), *([say("live.partly", names=", ".join(stale))] if stale else [])]
-    return [Paragraph(" ".join(lead)), LiveTables(data, say("live.title"), say("live.reset"))]
+    return [Paragraph(say("live.lead")), LiveTables(data, say("live.title"), say("live.reset"))]
 
 
 def _words(table: str, say: Phrases) -> dict[str, str]:
@@ -121,7 +120,7 @@ def _plain(value: Tensor) -> list[float | str]:
 
 def _exercise(example: Example, blanks: frozenset[str], digits: int, say: Phrases) -> str:
     example = example.told(say.language)
-    graph, _stale = sheet_graph(example.sheet)
+    graph = sheet_graph(example.sheet)
     order = [quantity.name for quantity in example.sheet.quantities if quantity.name in blanks & set(graph["outputs"])]
     file = _file(example, order)
     name = example.path.name if example.path else "exercise.toml"

@@ -28,19 +28,18 @@ WEIGHTS = LinearSegmentedColormap.from_list("weights", ["#eaf1f7", "#9cc4e0", "#
 
 
 @styled
-def attention_maps(weights: ArrayLike, queries: Sequence[str], keys: Sequence[str] = (), *, title: str = "") -> Figure:
+def attention_maps(weights: ArrayLike, labels: Sequence[str], *, title: str = "") -> Figure:
     """Draw one heat map for each head of a layer, on one colour scale from 0 to 1.
 
     A row is a query position and adds up to one; a column is a key position. Cells of exactly zero, such as masked
     ones, are not coloured. Up to 8 by 8 cells contain their numbers.
 
     Args:
-        weights: `[heads, time, source]`, between 0 and 1.
-        queries: labels of the time axis.
-        keys: labels of the source axis; the same as `queries` if not given.
+        weights: `[heads, time, time]`, between 0 and 1.
+        labels: of the positions.
         title: above everything; empty for none.
     """
-    values, keys = np.asarray(weights, dtype=float), keys or queries
+    values, short = np.asarray(weights, dtype=float), [_short(label) for label in labels]
     rows = math.ceil(len(values) / MOST_ABREAST)
     columns = math.ceil(len(values) / rows)  # rows of equal length
     side = min(5.0, (WIDTH - 1.0) / columns)
@@ -54,9 +53,9 @@ def attention_maps(weights: ArrayLike, queries: Sequence[str], keys: Sequence[st
         )
         axes.set_title(_("head {head}", head=head))
         every = math.ceil(1.15 * size * most / (72 * (side - 0.8)))
-        for axis, labels in ((axes.yaxis, queries), (axes.xaxis, keys)):
-            axis.set_ticks(range(0, len(labels), every), [_short(label) for label in labels[::every]], fontsize=size)
-        axes.tick_params(axis="x", rotation=90 if max(len(_short(label)) for label in keys) > 2 else 0)
+        for axis in (axes.yaxis, axes.xaxis):
+            axis.set_ticks(range(0, len(short), every), short[::every], fontsize=size)
+        axes.tick_params(axis="x", rotation=90 if max(map(len, short)) > 2 else 0)
         axes.set(xlabel=_("key"), ylabel=_("query"), box_aspect=matrix.shape[0] / matrix.shape[1])
     _bar(figure, plots[: len(values)])
     return figure

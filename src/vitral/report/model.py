@@ -9,8 +9,8 @@ from vitral.forecast import Forecast, Range
 from vitral.model import Cost, ModelConfig, ParameterRow, cost, parameter_table
 from vitral.model.counts import BYTES_FLOAT32
 from vitral.report.html import page
+from vitral.report.markdown import plain_text
 from vitral.report.notebook import page_of, text_of
-from vitral.report.plain import plain_text
 from vitral.report.sections import Listing, Section
 from vitral.report.tables import Column, Table, whole
 from vitral.runs import RunConfig

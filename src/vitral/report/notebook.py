@@ -81,7 +81,7 @@ def _text_page(result: object) -> str:
 
 def in_frame(result: object, *, is_only_text: bool) -> str:
     """The page of a result in a sandboxed frame, which is low if the page has no more than a short text."""
-    from vitral.report.plain import WIDTH
+    from vitral.report.markdown import WIDTH
 
     text = str(result)
     lines = sum(1 + len(line) // WIDTH for line in text.splitlines())

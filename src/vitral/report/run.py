@@ -8,7 +8,7 @@ import tomli_w
 
 from vitral.core.files import check_report
 from vitral.core.language import N_, _
-from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
+from vitral.evaluation import NgramBaselines, baseline_name, loss_unit, rank_among_baselines
 from vitral.evaluation.copying import COPIED_WORDS
 from vitral.model import parameter_table
 from vitral.report.folder import ReportFolder
@@ -19,11 +19,11 @@ from vitral.report.sections import Callout, Details, Heading, Paragraph, Preform
 from vitral.report.tables import Column, Table, decimals, whole
 from vitral.runs import SealedRun, enter
 from vitral.runs.loading import warn_on_stderr
+from vitral.runs.objectives import predicts_next
 
 if TYPE_CHECKING:
     import matplotlib.figure
 
-ORDERS_SHOWN = (1, 2, 3, 4, 5, 6)
 MOST_POINTS = 1000
 """Points of the line of logged losses; of more, the mean of neighbours is drawn."""
 GRAY = N_("Gray lines: n-gram baselines.")
@@ -83,13 +83,10 @@ def sample_sections(run: SealedRun) -> list[Section]:
     shown = [sample(samples[step], title) for step, title in titles.items() if step in samples]
     earlier = [sample(event) for step, event in sorted(samples.items()) if step not in titles]
     folded = [Details(_("Earlier texts"), tuple(earlier))] if earlier else []
-    return [
-        Heading(_("The text it wrote")),
-        *shown,
-        Paragraph(copied_text(list(samples.values()))),
-        *folded,
-        Heading(_("Losses")),
-    ]
+    records = run.config.corpus.records is not None
+    copied = [] if records else [Paragraph(copied_text(list(samples.values())))]
+    title = _("Its answers") if records else _("The text it wrote")
+    return [Heading(title), *shown, *copied, *folded, Heading(_("Losses"))]
 
 
 def copied_text(samples: Sequence[Mapping[str, Any]]) -> str:
@@ -114,8 +111,8 @@ def sample(event: Mapping[str, Any], title: str = N_("after step {step:,}")) -> 
 
 def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: ReportFolder) -> list[Section]:
     """The losses of a run as a sentence, a figure (added to the report) and a table."""
-    is_causal_lm = run.config.training.objective == "next-token"
-    unit = _("nats per token") if is_causal_lm else _("nats per masked token")
+    is_causal_lm = predicts_next(run.config.training.objective)
+    unit = loss_unit(run.config.training.objective)
     events = {kind: run.metrics(kind) for kind in ("step", "evaluation", "early")}
     evaluations = events["evaluation"]
     drawn = loss_curve(events, baselines if is_causal_lm else None, unit)
@@ -145,7 +142,9 @@ def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: Repo
         Column("validation_loss", N_("validation"), decimals(3)),
         Column("test_loss", N_("test"), decimals(3)),
     )
-    table = Table(_("Losses in nats per token"), columns, evaluations)
+    exact = Column("test_exact_match", N_("exact answers of test"), decimals(3))
+    columns = (*columns, *[exact] * (exact.key in last))
+    table = Table(_("Losses in {unit}", unit=unit), columns, evaluations)
     return [Callout(found), *(Paragraph(_(one)) for one in run.document("corpus").get("problems", ())), *figure, table]
 
 
@@ -170,7 +169,7 @@ def loss_curve(
         The figure; None without a loss.
     """
     known = {} if baselines is None else baselines.orders
-    references = [(baseline_name(order), known[order]) for order in ORDERS_SHOWN if order in known]
+    references = [(baseline_name(order), loss) for order, loss in known.items()]
     evaluations, early = events["evaluation"], events["early"]
     steps = [event["step"] for event in evaluations]
     lines = [

@@ -14,7 +14,7 @@ from vitral.core.text import NONE, big
 from vitral.evaluation.baselines import baseline_name
 from vitral.report.folder import ReportFolder
 from vitral.report.html import page
-from vitral.report.plain import plain_text
+from vitral.report.markdown import plain_text
 from vitral.report.sections import Heading, Paragraph, Section
 from vitral.report.tables import Column, Table, data_table, decimals, whole
 from vitral.runs.summary import RunSummary, readable_path, runs_below

@@ -11,9 +11,8 @@ from vitral.core.language import N_, _, number
 from vitral.core.text import signed
 from vitral.report.folder import ReportFolder
 from vitral.report.html import page
-from vitral.report.markdown import markdown
+from vitral.report.markdown import markdown, plain_text
 from vitral.report.notebook import page_of, text_of
-from vitral.report.plain import plain_text
 from vitral.report.runs import curves, run_row, runs_table
 from vitral.report.sections import Callout, Columns, Heading, Listing, Paragraph, Preformatted, Section
 from vitral.report.tables import Column, Table, as_text, data_table
@@ -92,14 +91,13 @@ def configuration_table(found: RunComparison) -> Table:
     return Table(caption, [Column("configuration key", N_("key")), *columns], rows, is_sortable=True)
 
 
-def comparison_sections(found: RunComparison, report: ReportFolder | None = None) -> list[Section]:
-    """The page; figures are added to `report`, and left out without one."""
+def comparison_sections(found: RunComparison, report: ReportFolder) -> list[Section]:
+    """The page; figures are added to `report`."""
     told: list[Section] = [Callout(finding(found)), varied_table(found)]
     told += [Heading(_("What may be compared")), Listing(tuple(map(relation_text, found.relations)))]
     if any(one.difference for one in found.relations):
-        told += [Paragraph(_(OVER_THE_TEXT)), *([] if report is None else _difference_figures(found, report))]
-    told += [] if report is None else [Heading(_("Curves")), *_curve_figures(found, report)]
-    told += [Heading(_("Configuration"))]
+        told += [Paragraph(_(OVER_THE_TEXT)), *_difference_figures(found, report)]
+    told += [Heading(_("Curves")), *_curve_figures(found, report), Heading(_("Configuration"))]
     told += [configuration_table(found) if found.changed else Paragraph(_("No key differs."))]
     told += _samples(found)
     told += [Listing(tuple(map(_, found.notes)))] if found.notes else []

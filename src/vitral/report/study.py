@@ -89,10 +89,10 @@ CHARACTERS, TEMPERATURE, SAMPLE_SEED = 300, 0.8, 1
 def _sample(arm: ArmResult) -> str | None:
     """The text that an arm's first finished run writes after its last step, at temperature 0.8, 300 characters.
 
-    An arm that finished from no seed, and a model that cannot continue a text, has none.
+    An arm that finished from no seed, and a model that cannot continue a text or answers questions, has none.
     """
     finished = [run for run in arm.runs if run.seed in arm.losses]
-    if not finished or not is_causal_lm(arm.config):
+    if not finished or not is_causal_lm(arm.config) or arm.config["corpus"].get("records"):
         return None
     run, sampling = load_last(finished[0], arm), Sampling(temperature=TEMPERATURE)
     # Every non-empty token decodes to at least one character, so CHARACTERS tokens suffice.

@@ -1,7 +1,7 @@
 """A text before training, with its n-gram baselines; and the losses of a run beside them: tables, text and pages."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,12 @@ from vitral.core.language import N_, _, in_language, number
 from vitral.core.shown import Shown, Tabular
 from vitral.data import CorpusReport, Dataset, Text, corpus_report
 from vitral.evaluation import NgramBaselines, baseline_name, ngram_baselines
+from vitral.evaluation.losses import AnswerScore
 from vitral.evaluation.measures import NOVEL_LENGTH, Measures, TextMeasures
 from vitral.report.folder import ReportFolder
 from vitral.report.html import page
+from vitral.report.markdown import plain_text
 from vitral.report.notebook import page_of, text_of
-from vitral.report.plain import plain_text
 from vitral.report.sections import Details, Heading, Listing, Paragraph, Section
 from vitral.report.tables import Column, Table, decimals, whole
 
@@ -146,12 +147,8 @@ ALPHABET = (
 def survey_sections(survey: Survey) -> list[Section]:
     """The survey as sections of a page."""
     report = survey.report
-    problems: Section = Paragraph(_("No problems were found."))
-    if report.problems:
-        problems = Listing(tuple(map(_, report.problems)))
-    advice: list[Section] = []
-    if survey.advice:
-        advice = [Heading(_("Training on it"), 3), Listing(tuple(map(_, survey.advice)))]
+    problems = Listing(tuple(map(_, report.problems))) if report.problems else Paragraph(_("No problems were found."))
+    advice = [Heading(_("Training on it"), 3), Listing(tuple(map(_, survey.advice)))] if survey.advice else []
     read = _("On reading: {notes}", notes=" ".join(map(_, report.notes)))
     return [
         text_table(report),
@@ -180,7 +177,8 @@ LOSSES = (
     Column("bits_per_byte", N_("bits per byte"), decimals(4)),
 )
 """Columns of a loss."""
-SPLITS = (N_("train"), N_("validation"), N_("test"))
+EXACT = Column("exact_match", N_("exact answers"), decimals(4))
+SPLITS = (N_("train"), N_("validation"), N_("test"), N_("validation, hidden tokens"), N_("test, hidden tokens"))
 """Names of splits, as `_` translates them."""
 
 
@@ -194,11 +192,43 @@ def losses_table(measures: Measures | TextMeasures, *, baselines: bool = False) 
     rows, first = measures.records(), Column("text", N_("text"))
     if isinstance(measures, Measures):
         first = Column("split", N_("split"), named)
+        rows += [{"split": f"{name}, hidden tokens", **one.plain()} for name, one in measures.masked.items()]
         if baselines and not measures.is_masked_lm:
             losses = [(row["quantity"], row["value"]) for row in ngram_table(measures.baselines).plain()[:-1]]
             rows += [{"split": name, "loss": loss, "perplexity": math.exp(loss)} for name, loss in losses]
+    answered = [row for row in rows if "exact_match" in row]
+    for row in answered:
+        row["exact_match"] = row["exact_match"]["share"]
     title = _("{run} at step {step:,}", run=measures.run, step=measures.step)
-    return Table(title, (first, *LOSSES), rows)
+    return Table(title, (first, *LOSSES, *[EXACT] * bool(answered)), rows)
+
+
+ANSWERS = (
+    Column("by", N_("answers by"), _, is_prose=True),
+    Column("right", N_("exact"), whole),
+    Column("total", N_("of"), whole),
+    Column("share", N_("as a share"), decimals(3)),
+    Column("low", N_("from"), decimals(3)),
+    Column("high", N_("to"), decimals(3)),
+)
+"""Columns of the right answers; the last two are an interval."""
+CLASSIFIERS = {"majority": N_("the most frequent label"), "naive_bayes": N_("naive Bayes")}
+
+
+def answers_sections(measures: Measures) -> Iterator[Section]:
+    """The exact answers on the test split, beside those of simple classifiers of labels."""
+    found = measures.splits["test"].answers
+    if found is None:
+        return
+    rows = {N_("this run"): found, **{CLASSIFIERS[name]: score for name, score in measures.labels.items()}}
+    told = [{"by": name, **vars(one), "share": one.share, **_interval(one)} for name, one in rows.items()]
+    yield Table(_("Exact answers on the test split, with 95% intervals"), ANSWERS, told)
+    if found.left_out:
+        yield Paragraph(_("{n:,} further records are longer than the model reads.", n=found.left_out))
+
+
+def _interval(score: AnswerScore) -> dict[str, float]:
+    return dict(zip(("low", "high"), score.interval, strict=True))
 
 
 def measures_sections(measures: Measures | TextMeasures) -> list[Section]:
@@ -212,6 +242,7 @@ def measures_sections(measures: Measures | TextMeasures) -> list[Section]:
         return [*sections, *([Paragraph(note)] if measures.is_changed else [])]
     sections.append(ngram_table(measures.baselines, _("N-gram baselines on the test split")))
     sections.append(Paragraph(_("The test loss is {standing}.", standing=measures.standing)))
+    sections += answers_sections(measures)
     sections += [Paragraph(_(problem)) for problem in measures.problems]
     copied = measures.copying
     if copied is not None:

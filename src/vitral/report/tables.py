@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from vitral.core.files import as_json
 from vitral.core.language import _, number
 from vitral.core.latex import escape as latex_escape
 from vitral.core.shown import as_csv, in_spreadsheet
@@ -154,8 +155,7 @@ class Table:
         if not facts:
             return self
         places = {"caption": self.caption, "facts": facts}
-        several = len(self.rows) > 1
-        caption = _("{caption}. The same in all: {facts}.", **places) if several else _("{caption}. {facts}.", **places)
+        caption = _("{caption}. The same in all: {facts}.", **places)
         return replace(self, caption=caption, columns=[one for i, one in enumerate(self.columns) if i not in same])
 
     @property
@@ -176,7 +176,7 @@ class Table:
     def write(self, form: str) -> str:
         """One of the forms of `ENDINGS`, ending in a newline; Markdown has no caption, LaTeX needs booktabs."""
         if form == "json":
-            return json.dumps(self.plain(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+            return as_json(self.plain()).decode()
         if form == "csv":
             rows = [[_in_csv(value) for value in row.values()] for row in self.plain()]
             return as_csv([self.keys, *rows])

@@ -13,8 +13,10 @@ from vitral.core.devices import DeviceName, DtypeName
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.core.process import MOST_THREADS
-from vitral.data.config import CorpusConfig
+from vitral.data.alphabet import MASK
+from vitral.data.config import CharConfig, CorpusConfig, FileConfig
 from vitral.model.config import ModelConfig
+from vitral.runs.objectives import objective_name, predicts_next
 from vitral.runs.optimizers import AdamWConfig, OptimizerConfig
 
 Steps = Annotated[int, Field(ge=1, le=10**9)]
@@ -42,24 +44,44 @@ class ScheduleConfig(Config):
 class Masked(Config):
     """Masked language modelling: predict the tokens at masked positions (Devlin et al. 2019, section 3.1).
 
-    Simplified: see `vitral.evaluation.masking.Masking`. The mask token is the tokenizer's first special token, `<PAD>`
-    of the character tokenizer.
+    The mask token is `<PAD>` of the character tokenizer, that of a file, or the special token `<MASK>`, which is
+    declared for bytes and byte pairs; see `vitral.evaluation.masking.Masking`.
 
     Attributes:
         name: "masked".
         rate: share of masked positions in a window; at least one position is masked.
+        choice: "bert": while training, one in ten of these becomes any token and one in ten stays. Default: all become
+            the mask token.
     """
 
     name: Literal["masked"] = "masked"
     rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    choice: Literal["bert"] | None = None
+
+
+class Mixed(Config):
+    """Next-token prediction and masked language modelling with one head (GPT-BERT; Charpentier & Samuel 2024).
+
+    A masked step hides tokens and lets every position see every other; a hidden token is predicted at the position
+    before it, as the next one is in the other steps. So one model continues texts and fills gaps.
+
+    Attributes:
+        name: "mixed".
+        rate: share of masked positions in a window of a masked step.
+        share: probability that a step is masked.
+    """
+
+    name: Literal["mixed"] = "mixed"
+    rate: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    share: Annotated[float, Field(gt=0, lt=1)] = 0.5
 
 
 def _objective(objective: Any) -> Any:
     """A bare name means the default rate."""
-    return Masked() if objective == "masked" else objective
+    return {"masked": Masked(), "mixed": Mixed()}.get(objective, objective) if isinstance(objective, str) else objective
 
 
-Objective = Annotated[Literal["next-token", "masked"] | Masked, AfterValidator(_objective)]
+Objective = Annotated[Literal["next-token", "label", "masked", "mixed"] | Masked | Mixed, AfterValidator(_objective)]
 
 
 class TrainingConfig(Config):
@@ -73,7 +95,8 @@ class TrainingConfig(Config):
             "fast", in the engine's own order. Default: canonical where there are several batches.
         sharding: whether each of several ranks has all weights ("replicated"), or some rows of each ("sharded").
         windows: "random": any windows, all equally likely; "shuffled": consecutive ones in passes, each once in a pass.
-        objective: "next-token", or {name = "masked", rate = 0.15} for masked language modelling.
+        objective: "next-token"; {name = "masked", rate = 0.15} for masked language modelling; {name = "mixed", rate =
+            0.15, share = 0.5} for both; or "label", for an encoder and labelled texts.
         optimizer: its kind and hyperparameters; or an own one, with its learning_rate and settings.
         schedule: the learning rate schedule.
         clip_norm: maximum gradient norm; default: no clipping.
@@ -170,20 +193,48 @@ class RunConfig(Config):
         return self
 
     @model_validator(mode="after")
+    def _objective_fits(self) -> "RunConfig":
+        """The data and the shape of the model suit the objective; its mask token is declared."""
+        name, shape, corpus = objective_name(self.training.objective), self.model.shape, self.corpus
+        if name == "label" and (corpus.records, shape, self.model.tie_head) != ("labels", "encoder", False):
+            raise ValueError(
+                _(
+                    'training.objective: "label" needs corpus.records = "labels", model.shape = "encoder" and '
+                    "model.tie_head = false"
+                )
+            )
+        if shape == "encoder-decoder" and (name != "next-token" or corpus.records not in ("pairs", "labels")):
+            raise ValueError(
+                _(
+                    "model.shape: an encoder-decoder reads a source and writes its target; it needs corpus.records = "
+                    '"pairs" and training.objective = "next-token"'
+                )
+            )
+        if name in ("masked", "mixed") and corpus.records is not None:
+            raise ValueError(_('training.objective: "{name}" is for texts; leave corpus.records out', name=name))
+        if name == "mixed" and (shape != "decoder" or self.model.attention == "none" or self.model.recurrence):
+            raise ValueError(_('training.objective: "mixed" needs model.shape = "decoder", and attention alone'))
+        knows = isinstance(corpus.tokenizer, CharConfig | FileConfig) or MASK in (corpus.specials or ())
+        if name in ("masked", "mixed") and not knows:
+            specials = (*(corpus.specials or ()), MASK)
+            object.__setattr__(self, "corpus", corpus.model_copy(update={"specials": specials}))
+        return self
+
+    @model_validator(mode="after")
     def _answer_does_not_leak(self) -> "RunConfig":
         attention = self.model.attention
-        if self.training.objective != "next-token":
+        if not predicts_next(self.training.objective):
             if self.training.sample_every is not None:
                 raise ValueError(
                     _("training.sample_every: a masked language model cannot continue a text; leave it out")
                 )
-            return self  # masked tokens are hidden from every position
+            return self  # masked tokens are hidden from every position, and a label is in no text
         if attention != "none" and attention.mask.first_target() is None and not self.training.allow_leak:
             raise ValueError(
                 _(
                     "model.attention.mask: under a bidirectional mask each position already sees its next "
                     'token, so the loss means nothing; use mask = "causal", training.objective = "masked" '
-                    "(masked language model), or training.allow_leak = true to see the effect"
+                    '(masked language model) or "label", or training.allow_leak = true to see the effect'
                 )
             )
         first = 0 if attention == "none" else attention.mask.first_target() or 0

@@ -13,7 +13,7 @@ from vitral.core.machine import cores, installed, processor
 NUMERICS = 4
 """A larger number wherever the same configuration gives other bits than before; the changelog says why.
 
-2: dropout on the CPU (`core/dropout.py`).
+2: dropout on the CPU (`core/streams.py`).
 3: Muon in bfloat16 (`training/optimizers.py`).
 4: the loss is compiled together with the model (`training/objectives.py`).
 """

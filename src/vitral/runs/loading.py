@@ -95,7 +95,7 @@ def trajectory(run: LoadedRun) -> Iterator[tuple[int, Transformer]]:
     model = Transformer(run.model.config, run.model.vocab_size).to(run.model.token_embedding.weight).eval()
     for folder in list_checkpoints(run.sealed.steps):
         checkpoint = load_checkpoint(folder, with_optimizer=False)
-        _require_of(run.sealed, checkpoint)
+        require_of(run.sealed, checkpoint)
         load_weights(model, checkpoint.model, where)
         yield checkpoint.step, model
 
@@ -110,11 +110,16 @@ def load_checkpoint_of(
     """
     require_model_memory(sealed.config.model, sealed.tokenizer.vocab_size, str(sealed.path))
     checkpoint = sealed.load(which, with_optimizer=with_optimizer, warn=warn)
-    _require_of(sealed, checkpoint)
+    require_of(sealed, checkpoint)
     return checkpoint
 
 
-def _require_of(sealed: SealedRun, checkpoint: Checkpoint) -> None:
+def require_of(sealed: SealedRun, checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint of another run.
+
+    Raises:
+        UsageError: it is of another run.
+    """
     if checkpoint.state.get("run", sealed.identity.run) != sealed.identity.run:
         raise UsageError(
             "{where}: the checkpoint of step {step} is of another run; remove it",

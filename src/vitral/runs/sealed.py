@@ -36,6 +36,7 @@ from vitral.runs.checkpoint import (
 )
 from vitral.runs.folder import CONFIG, IMPORTED, RUN, RunFolder, frame_name
 from vitral.runs.metrics_log import NAME as LOG
+from vitral.runs.objectives import objective_name, predicts_next
 
 if TYPE_CHECKING:
     from vitral.data import Dataset
@@ -200,16 +201,18 @@ class SealedRun(RunFolder):
         )
 
     def require_causal_lm(self) -> None:
-        """Refuse a masked language model where text is generated.
+        """Refuse a masked language model, or a model of labels, where text is generated.
 
         Raises:
             UsageError: the run is one.
         """
-        if self.config.training.objective != "next-token":
+        objective = self.config.training.objective
+        if not predicts_next(objective):
             raise UsageError(
-                '{path}: a masked language model (training.objective = "masked") cannot generate text; '
-                'use a run whose objective is "next-token"',
+                '{path}: a model with training.objective = "{name}" cannot generate text; use a run whose objective is '
+                '"next-token" or "mixed"',
                 path=self.path,
+                name=objective_name(objective),
             )
 
 

@@ -19,6 +19,7 @@ from vitral.runs.checkpoint import FORMAT, MANIFEST, count_weights, step_name
 from vitral.runs.folder import CONFIG, IMPORTED, readable_path, run_folders
 from vitral.runs.lock import is_held
 from vitral.runs.metrics_log import NAME as LOG
+from vitral.runs.objectives import objective_name
 from vitral.runs.sealed import SealedRun, verify
 
 State = Literal["finished", "running", "stopped", "damaged"]
@@ -56,7 +57,7 @@ class RunSummary:
         layers: number of blocks.
         width: d_model.
         context: tokens in the model's input.
-        objective: "next-token" or "masked".
+        objective: "next-token", "masked", "mixed" or "label".
         seed: of the run.
         step: completed optimizer steps of the newest checkpoint.
         steps: that were planned.
@@ -191,7 +192,7 @@ def _summary(run: SealedRun, summary: RunSummary) -> RunSummary:
         layers=model["num_layers"],
         width=model["d_model"],
         context=model["context_length"],
-        objective=objective if isinstance(objective, str) else objective["name"],
+        objective=objective_name(objective),
         seed=config["seed"],
         step=0 if newest is None else newest.step,
         steps=0 if IMPORTED in corpus else steps,  # an imported model was not trained here: nothing is to finish

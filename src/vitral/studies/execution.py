@@ -17,7 +17,7 @@ from vitral.core.language import _
 from vitral.core.process import using_threads
 from vitral.data import Dataset
 from vitral.evaluation import NgramBaselines
-from vitral.evaluation.losses import bits_per_nat
+from vitral.evaluation.losses import bits_per_nat, reading_of_config
 from vitral.runs import enter
 from vitral.runs.lock import only_writer
 from vitral.studies.design import TUNING_SEEDS, BudgetName, Study, check_seeds
@@ -138,7 +138,7 @@ def _arm_result(resolved: ResolvedArm, runs: Sequence[RunResult], work: Work) ->
     config, factor = resolved.config, 1.0
     if work.study.unit == "bits per character":
         dataset = work.texts.of(config.corpus)
-        factor = bits_per_nat(final_split(dataset), config.model.context_length, dataset.tokenizer)
+        factor = bits_per_nat(final_split(dataset), reading_of_config(config.model), dataset.tokenizer)
     return ArmResult(
         arm=resolved.arm,
         config=without_seed(config),

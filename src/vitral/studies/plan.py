@@ -1,4 +1,7 @@
-"""A study from the names that a user types: design, base, seeds and folder."""
+"""A study from the names that a user types: design, base, seeds and folder; and about how long each named one takes.
+
+The time is estimated from a training step, on this machine, of the model that studies usually have.
+"""
 
 import json
 import shlex
@@ -9,10 +12,22 @@ from typing import Any
 
 from vitral.core.config import assignment, merge
 from vitral.core.parts import imported_files
-from vitral.studies import Study, StudyResult, read_study, run_study, study_named
-from vitral.studies.design import BUDGETS, BudgetName
-from vitral.training import RunConfig
+from vitral.core.process import using_threads
+from vitral.data.config import BPEConfig, ByteConfig, CorpusConfig
+from vitral.model import Transformer
+from vitral.runs import RunConfig
+from vitral.studies import Study, StudyResult, read_study, run_study, study_named, study_names
+from vitral.studies.design import BUDGETS, TUNING_SEEDS, BudgetName
+from vitral.studies.probes import probe_named
+from vitral.studies.resolution import resolve
+from vitral.studies.texts import FINAL_TOKENS
+from vitral.studies.tuning import rows
 from vitral.training.configuration import configure
+from vitral.training.costs import step_flops
+from vitral.training.deadline import FORWARD
+from vitral.training.plans import resolve_plan
+from vitral.training.run import build_model
+from vitral.training.trials import time_steps
 
 
 @dataclass(frozen=True)
@@ -96,3 +111,61 @@ def leaves(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]
             yield from leaves(value, f"{path}{key}.")
         else:
             yield f"{path}{key}", value
+
+
+CHARACTERS = 102
+"""Vocabulary of a character tokenizer whose text is not at hand."""
+HELD_OUT = 283_542, 555_000
+"""Characters of the validation and the test part of the studies' text, the works of Shakespeare."""
+PER_TOKEN = {"bpe": 2.2}
+"""Characters in a token of that text, by tokenizer, where not 1."""
+REFERENCE = 100e9
+"""FLOPs per second of the machine on which the times of probes were measured."""
+FURTHER = 0.3
+"""Trials beyond the planned ones of an arm that is tuned, on the average over many arms."""
+SECONDS_OF_A_RUN, SECONDS_OF_A_STUDY = 0.5, 10.0
+"""Of a run besides its steps and evaluations, of a study besides its runs and probes: text, n-grams, report."""
+
+
+def study_minutes() -> dict[str, dict[str, float]]:
+    """About how many minutes every named study takes here at every budget it has, its runs one after the other.
+
+    A training step of the configuration `study` is timed now, with the threads that it chooses; other models are taken
+    to do as many operations per second, an evaluation to be a third of a step for each token.
+    """
+    usual = resolve_plan(configure("study"), _model, 10**9).config
+    with using_threads(usual.training.threads):
+        seconds = time_steps(usual.with_training(compile=False), _model)
+    pace = seconds / step_flops(usual, CHARACTERS)
+    studies = map(study_named, study_names())
+    return {study.name: {one: _seconds(study, one, pace) / 60 for one in study.budgets} for study in studies}
+
+
+def _seconds(study: Study, budget: BudgetName, pace: float) -> float:
+    """The time at a pace of seconds for an operation: runs, trials, evaluations and measurements."""
+    chosen, found = study.at(budget), SECONDS_OF_A_STUDY
+    arms = resolve(chosen, configure(study.base, overrides=[study.budgets[budget].changes]), vocabulary)
+    for arm in arms:
+        training, planned = arm.config.training, len(rows(chosen.tuned(arm.arm), arm.config))
+        held_out = [part / PER_TOKEN.get(arm.config.corpus.tokenizer.name, 1.0) for part in HELD_OUT]
+        most = training.evaluation_tokens or FINAL_TOKENS
+        read = -(-training.steps // training.evaluate_every) * sum(min(most, part) for part in held_out)
+        last = 0.0 if most >= held_out[1] else min(held_out[1], FINAL_TOKENS)
+        a_token, seeds = FORWARD * pace * arm.flops_per_token, len(chosen.seeds)
+        once = SECONDS_OF_A_RUN + pace * arm.flops + a_token * read
+        found += (seeds + len(TUNING_SEEDS) * (planned + FURTHER * (planned > 1))) * once + seeds * a_token * last
+    for probe in map(probe_named, chosen.probes):
+        times = len(arms) * len(chosen.seeds) if probe.of_runs else 1
+        found += times * probe.seconds[BUDGETS.index(budget)] * REFERENCE * pace
+    return found
+
+
+def _model(config: RunConfig) -> Transformer:
+    return build_model(config, vocabulary(config.corpus))
+
+
+def vocabulary(corpus: CorpusConfig) -> int:
+    """Tokens of a text that need not be at hand."""
+    if isinstance(corpus.tokenizer, BPEConfig):
+        return corpus.tokenizer.vocab_size
+    return 256 if isinstance(corpus.tokenizer, ByteConfig) else CHARACTERS

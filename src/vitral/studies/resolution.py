@@ -16,6 +16,7 @@ from vitral.data.config import BPEConfig, CorpusConfig
 from vitral.data.tokenizers import Tokenizer
 from vitral.model import ModelConfig, cost, count_parameters
 from vitral.runs import SealedRun, enter
+from vitral.runs.objectives import predicts_next
 from vitral.studies.design import Arm, Study, Unit
 from vitral.training import RunConfig
 from vitral.training.costs import step_flops
@@ -81,7 +82,7 @@ def tokens_trained(config: Mapping[str, Any]) -> int:
 def is_causal_lm(config: Mapping[str, Any]) -> bool:
     """Whether a run of this plain configuration predicts the next token from those before it, and nothing else."""
     training = config["training"]
-    return training.get("objective", "next-token") == "next-token" and not training["allow_leak"]
+    return predicts_next(training.get("objective", "next-token")) and not training["allow_leak"]
 
 
 VocabOf = Callable[[CorpusConfig], int]

@@ -17,7 +17,7 @@ from multiprocessing.process import BaseProcess
 
 import torch
 
-from vitral.core.allocation import give_back_freed_memory, keep_all_freed_memory
+from vitral.core.machine import give_back_freed_memory, keep_all_freed_memory
 from vitral.core.process import end_with_parent, launched
 from vitral.data import Dataset
 from vitral.evaluation import NgramBaselines, ngram_baselines

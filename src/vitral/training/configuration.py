@@ -10,8 +10,10 @@ from vitral.core.config import merge, nearest, read_toml
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.parts import changed_parts, without_sources
-from vitral.data import Corpus, Dataset, corpus_names, load_corpus, prepare
+from vitral.data import Corpus, CorpusConfig, Dataset, corpus_names, load_corpus, prepare
+from vitral.data.config import TASK
 from vitral.data.corpora import refuse_task_name
+from vitral.data.texts import records_in
 from vitral.runs import RunFolder, enter, load_run, refuse_existing
 from vitral.runs.config import Preset, presets
 from vitral.training import Callback, RunConfig, ranks, resume, train
@@ -35,6 +37,11 @@ USUAL = ((0.0, (96, 2)), (0.5, (128, 4)), (5.0, (192, 4)), (15.0, (256, 6)))
 Up to 4 × 128 the sizes were compared at equal times (docs/speed.md, the ladder). 4 × 192 was trained for 10 and 15
 minutes (docs/experiments.md), beside no other size; 6 × 256 is extrapolated.
 """
+TASK_RECIPE: Mapping[str, Any] = {
+    "model": {"d_model": 64, "positions": "learned"},
+    "training": {"steps": 1000, "evaluate_every": 250, "optimizer": {"learning_rate": 0.03}},
+}
+"""A generated task where nothing else is given, besides the preset `fast` (docs/experiments.md)."""
 _IN_FLOAT32: Mapping[str, Any] = {"training": {"dtype": "float32"}}
 """The preset `fast` for a bare text: not every processor is faster in bfloat16."""
 
@@ -140,6 +147,9 @@ def plan_run(
     minutes = chosen.get("minutes", minutes)
     known = presets()
     layers: list[Mapping[str, Any]] = []
+    given = {"source": corpus} if isinstance(corpus, str) else corpus or {}
+    asked = merge(*overrides).get("corpus", {})
+    given = _recognised(given, start, asked)
     where, is_bare = "config", False
     if start in known:
         layers.append(known[start].run)
@@ -150,8 +160,16 @@ def plan_run(
         _require_text_or_preset(start, known)
         is_bare = True
         layers += [merge(known[DEFAULT_PRESET].run, _IN_FLOAT32), {"corpus": {"source": start or "sample"}}]
-        minutes = DEFAULT_MINUTES if minutes is None and "steps" not in chosen else minutes
-    given = {"source": corpus} if isinstance(corpus, str) else corpus or {}
+        if is_task := str(start).startswith(f"{TASK}:"):
+            layers.append(TASK_RECIPE)
+        layers += (
+            []
+            if init_from
+            else _suited(
+                RunConfig.parse({"corpus": merge({"source": start or "sample"}, given, asked)}).corpus, overrides
+            )
+        )
+        minutes = DEFAULT_MINUTES if minutes is None and "steps" not in chosen and not is_task else minutes
     later = [*_inherited(init_from), {"corpus": given}, *overrides]
     pins = _keys(merge(*later))
     if minutes is not None:
@@ -172,6 +190,23 @@ def plan_run(
     text = load_corpus(config.corpus)
     plan = plan_text(text, config, pins)
     return RunPlan(RunConfig.parse(merge(*layers, plan.layer, *later), where), plan, text, init_from)
+
+
+def _recognised(given: Mapping[str, Any], start: str | None, chosen: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The user's keys of [corpus] with the kind of the records in a file, unless a way of reading it is chosen."""
+    if {"records", "field"} & {*given, *chosen}:
+        return given
+    kind = records_in(Path(str(chosen.get("source", given.get("source", start)))))
+    return given if kind is None else {**given, "records": kind}
+
+
+def _suited(corpus: CorpusConfig, overrides: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The layer with the shape of the model that suits records, and the objective of an encoder of labels."""
+    suited = {"pairs": "encoder-decoder", "labels": "encoder"}.get(corpus.records or "", "decoder")
+    shape = merge({"model": {"shape": suited}}, *overrides)["model"]["shape"]
+    if corpus.records == "labels" and shape == "encoder":
+        return [{"model": {"shape": shape, "tie_head": False}, "training": {"objective": "label"}}]
+    return [] if shape == "decoder" else [{"model": {"shape": shape}}]
 
 
 def pinned(tokenizer: str | None, context: int | None) -> dict[str, Any]:
@@ -218,7 +253,14 @@ def _sized(minutes: float, chosen: set[str]) -> dict[str, Any]:
 
 
 def _require_text_or_preset(start: str | None, known: Mapping[str, Preset]) -> None:
-    if start is None or start in corpus_names() or os.path.lexists(start) or len(Path(start).parts) > 1 or "." in start:
+    if (
+        start is None
+        or start.startswith(f"{TASK}:")
+        or start in corpus_names()
+        or os.path.lexists(start)
+        or len(Path(start).parts) > 1
+        or "." in start
+    ):
         return
     refuse_task_name(start)
     names = {*known, *corpus_names()}

@@ -110,6 +110,8 @@ def _activations(config: RunConfig, vocab_size: int, rows: list[ParameterRow], *
     kept = kept_per_token(model if on_cpu else model.model_copy(update={"dropout": DropoutConfig()}))
     if on_cpu and model.recurrence is not None:
         kept += LSTM_WORKSPACE[training.dtype] * model.d_model * model.num_layers
+    if model.encoder is not None:
+        kept += kept_per_token(model.encoder) * model.encoder.context_length // model.context_length
     if training.dtype != "bfloat16":
         return tokens * kept * (8 if training.dtype == "float64" else 4)
     # Norms read a stream in float32, matrices are copied, and short contexts are attended to by plain products.

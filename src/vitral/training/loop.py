@@ -18,6 +18,7 @@ from vitral.core.language import N_, Message
 from vitral.core.streams import ambient_stream
 from vitral.runs import Checkpoint
 from vitral.runs.config import ScheduleConfig
+from vitral.runs.objectives import predicts_next
 from vitral.training import ranks
 from vitral.training.film import is_frame, keep_frame
 from vitral.training.objectives import make_inputs
@@ -173,10 +174,11 @@ def _fetched(*scalars: Tensor) -> list[float]:
 def loss_of(trainer: Trainer, step: int, micro: int, chain: str = "") -> tuple[Tensor, str]:
     """Loss of one batch divided by the number of batches in a step, and the batch chain extended by this batch."""
     training, batch = trainer.config.training, trainer.batches.batch(step, micro)
-    seed, masking = trainer.config.seed, trainer.masking
-    inputs, targets = (tensor.to(trainer.device) for tensor in make_inputs(batch, masking, seed, step, micro))
+    seed, filling = trainer.config.seed, trainer.filling
+    inputs, targets = (tensor.to(trainer.device) for tensor in make_inputs(batch, filling, seed, step, micro))
+    opened = filling is not None and filling.is_shifted and filling.is_due(seed, step)
     with ambient_stream(seed, "dropout", step, micro), precision(trainer.device, training.dtype):
-        loss = trainer.loss(inputs, targets) / training.accumulation
+        loss = trainer.loss(inputs, targets, opened) / training.accumulation
     return loss, link(chain, *batch)
 
 
@@ -202,7 +204,7 @@ def after_step(trainer: Trainer) -> None:
                     raise TrainingStopped(
                         "{why}; the last checkpoint in {path} is intact; try a lower learning rate or "
                         "training.clip_norm = 1.0",
-                        why=NOT_FINITE[name].format(step=state.step, loss=loss),
+                        why=NOT_FINITE.get(name, NOT_FINITE["test_loss"]).format(step=state.step, loss=loss),
                         path=trainer.folder.path,
                     )
             if leads and sampling:
@@ -229,12 +231,19 @@ NOT_FINITE = {
 def evaluate(trainer: Trainer) -> dict[str, float]:
     """Validation and test loss in the weights' precision.
 
+    Of records there are the shares of exact answers too, and of a mixed objective the losses of hidden tokens.
+
     Raises:
         StopAsked: a stop was requested meanwhile.
     """
     trainer.count_baselines()
     most = trainer.config.training.evaluation_tokens
-    return {f"{name}_loss": trainer.measured(name, most).loss for name in ("validation", "test")}
+    found = {name: trainer.measured(name, most) for name in ("validation", "test")}
+    told = {f"{name}_loss": one.loss for name, one in found.items()}
+    told |= {f"{name}_exact_match": one.answers.share for name, one in found.items() if one.answers is not None}
+    if trainer.filling is not None and trainer.masking is None:
+        told |= {f"{name}_masked_loss": trainer.measured(name, most, trainer.filling).loss for name in found}
+    return told
 
 
 def save(trainer: Trainer, *, together: bool = True) -> None:
@@ -274,7 +283,7 @@ def save(trainer: Trainer, *, together: bool = True) -> None:
 def _sample_is_due(trainer: Trainer, *, evaluating: bool) -> bool:
     training, step = trainer.config.training, trainer.state.step
     every = training.sample_every
-    if evaluating and training.watch and trainer.masking is None:
+    if evaluating and training.watch and predicts_next(training.objective):
         return True
     return every is not None and (step % every == 0 or step == training.steps)
 

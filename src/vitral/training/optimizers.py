@@ -21,7 +21,7 @@ from vitral.attention import MultiHeadAttention
 from vitral.core.errors import UsageError
 from vitral.core.machine import has_matrix_unit
 from vitral.model import Transformer
-from vitral.model.parametrisation import rate_factor
+from vitral.model.parametrisation import INSIDE, rate_factor
 from vitral.model.recurrence import GATES
 from vitral.runs.config import TrainingConfig
 from vitral.runs.environment import DISPATCH
@@ -338,7 +338,9 @@ def build_optimizer(
 def stacked_matrices(model: Transformer) -> dict[str, tuple[int, ...]]:
     """Names of the matrices inside the blocks, with the numbers of rows of stacked matrices."""
     found: dict[str, tuple[int, ...]] = {}
-    for name, module in model.blocks.named_modules(prefix="blocks"):
+    for name, module in model.named_modules():
+        if not name.startswith(INSIDE):
+            continue
         if isinstance(module, MultiHeadAttention):
             found[f"{name}.in_proj.weight"] = module.widths
         elif isinstance(module, nn.LSTM):

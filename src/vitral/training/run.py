@@ -8,16 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitral.core.allocation import keep_all_freed_memory
+from vitral.core.config import shown
 from vitral.core.devices import resolve_device, weight_dtype
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
+from vitral.core.machine import keep_all_freed_memory
 from vitral.core.parts import changed_parts
 from vitral.core.process import launch_name, only_training, using_threads
 from vitral.data import SPLITS, Dataset, corpus_report, count_windows, prepare, prepare_recorded
-from vitral.data.batches import too_short
+from vitral.data.batches import no_window
 from vitral.data.tokenizers import Tokenizer, extends
 from vitral.evaluation import NgramBaselines
+from vitral.evaluation.losses import reading_of_config
 from vitral.model import Transformer, count_parameters
 from vitral.model.selfcheck import check_device
 from vitral.runs import LoadedRun, Parent, RunConfig, RunFolder, is_run, load_run
@@ -92,6 +94,8 @@ def train(
         if source is not None:
             config = inherited_config(config, dataset, source)
         require_same_parts(config, "config")
+        if config.training.objective == "label":
+            config = _labelled(config, dataset, source)
         dataset = _judged(dataset, config, SPLITS if source is None else SPLITS[:1])  # a tuned model keeps its context
         resolved = resolved_plan(config, dataset, frame)
         problems = [N_("problem: {text}").format(text=each) for each in dataset.problems if config.training.watch]
@@ -108,13 +112,37 @@ def train(
             return begin(trainer, resolved.notes, minutes, source and source.sealed.as_parent(source.checkpoint))
 
 
+def _labelled(config: RunConfig, dataset: Dataset, source: LoadedRun | None) -> RunConfig:
+    """The configuration with the number of labels.
+
+    Raises:
+        UsageError: the run whose weights are the initial ones has other labels.
+    """
+    known = None if source is None else source.sealed.document("corpus").get("labels")
+    if source is not None and known != dataset.labels:
+        raise UsageError(
+            "--init-from {where}: its labels are {known}, and those of the text {found}; they must be the same",
+            where=source.folder.path,
+            known=shown(known),
+            found=shown(dataset.labels),
+        )
+    return config.model_copy(update={"model": config.model.model_copy(update={"num_labels": len(dataset.labels)})})
+
+
 def _judged(dataset: Dataset, config: RunConfig, splits: Sequence[str]) -> Dataset:
-    """The dataset with its problems for a loss; refused if one of the splits has no window of the context's length."""
-    length = config.model.context_length
+    """The dataset with its problems for a loss; refused if one of the splits has no window of the context's length.
+
+    Records that are longer than the model reads are named.
+    """
+    length, reading = config.model.context_length, reading_of_config(config.model)
     for name in splits:
         split = dataset.splits[name]
-        if not count_windows(split, length).any():
-            raise UsageError(too_short(split, length))
+        if not count_windows(split, reading).any():
+            raise UsageError(no_window(split, reading))
+    if dataset.answers is not None:
+        lost = sum(int((~reading.fits(split)).sum()) for split in dataset.splits.values())
+        note = N_("Records that are longer than the model reads, and left out: {number:,}.").format(number=lost)
+        dataset = replace(dataset, remarks=(*dataset.remarks, *([note] if lost else [])))
     if dataset.text.characters > MOST_REPORTED:
         return dataset
     text = dataset.load_text().text
@@ -233,6 +261,8 @@ def resolved_plan(config: RunConfig, dataset: Dataset, frame: TimeFrame | None) 
     """The configuration with its execution plan; without a time frame all minutes are left."""
     minutes = config.training.minutes
     tokens = {name: len(split.tokens) for name, split in dataset.splits.items()}
+    if dataset.answers is not None:  # a step is whole records, filled up to the context
+        tokens = {name: len(split.segments) * config.model.context_length for name, split in dataset.splits.items()}
     vocab_size = dataset.tokenizer.vocab_size
 
     def build(config: RunConfig) -> Transformer:
@@ -315,7 +345,7 @@ def run_to_the_end(trainer: Trainer) -> RunFolder:
     return trainer.folder
 
 
-BY_TOKEN = ("token_embedding.weight", "head.weight")
+BY_TOKEN = ("token_embedding.weight", "head.weight", "head.bias")
 """Tensors with one row for each token of the vocabulary."""
 
 
@@ -352,7 +382,7 @@ def inherit_weights(model: Transformer, source: LoadedRun) -> None:
 
 def _with_new_rows(former: Tensor, initial: Tensor) -> Tensor:
     """The former rows above the last initial ones; unchanged if the widths differ, which `load_weights` refuses."""
-    if former.shape[1] != initial.shape[1]:
+    if former.shape[1:] != initial.shape[1:]:
         return former
     rows = initial.clone()
     rows[: len(former)] = former

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from vitral.core.interrupts import Interruption
 from vitral.core.language import N_
+from vitral.core.process import Interruption
 
 
 class StopAsked(Exception):

@@ -6,13 +6,17 @@ expected. What the user has chosen stays as it is.
 """
 
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
-from vitral.data import BLOCK, Corpus, CorpusConfig, Split, prepare
+from vitral.data import BLOCK, Corpus, CorpusConfig, Dataset, Split, prepare
+from vitral.data.answers import TOLD as TOLD_RECORDS
+from vitral.data.batches import source_lengths
 from vitral.data.long_texts import character_counts
 from vitral.model.config import DropoutConfig
 from vitral.runs import RunConfig
@@ -109,13 +113,19 @@ TOLD = {
     "corpus.tokenizer": N_("plan: tokenizer {value}: {reason}"),
     "corpus.split": N_("plan: split {value}: {reason}"),
     "model.context_length": N_("plan: context {value}: {reason}"),
+    "model.source_length": N_("plan: source {value}: {reason}"),
     "training.batch_size": N_("plan: batch {value}: {reason}"),
     "model.dropout": N_("plan: dropout {value}: {reason}"),
 }
 """What a choice says, by its key."""
 
+LONGEST_RECORD = 512
+"""Tokens of a record that is trained on, where the context is chosen; longer ones are left out."""
+RECORD_BATCH = (16, 128)
+"""Records in a step at least and at most."""
+
 IN_FILES = N_("files with val in their names are held out")
-OF_TOKENS = N_("the one that made these tokens")
+OF_TOKENS = {"name": "file"}, N_("the one that made these tokens")
 
 
 def written_plan(config: RunConfig, where: str) -> TextPlan:
@@ -123,7 +133,9 @@ def written_plan(config: RunConfig, where: str) -> TextPlan:
     values = _values(config)
     return TextPlan(
         tuple(
-            Choice(key, value, N_("as in {where}").format(where=where), is_pinned=True) for key, value in values.items()
+            Choice(key, value, N_("as in {where}").format(where=where), is_pinned=True)
+            for key, value in values.items()
+            if value is not None
         )
     )
 
@@ -148,17 +160,34 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
         values[key] = value
         choices.append(Choice(key, value, reason, is_pinned=key in pinned))
 
-    split, why = _split(size) if corpus.shards is None else ("blocks", IN_FILES)
-    if size < LEAST_CHARACTERS:
+    if corpus.records is None and size < LEAST_CHARACTERS:
         raise UsageError(
             "{name}: a text of {size:,} characters is too short to train and measure on; give one of at least {least}",
             name=corpus.name,
             size=size,
             least=LEAST_CHARACTERS,
         )
-    choose("corpus.split", split, why)
-    tokenizer, why = _tokenizer(size, alphabet, config) if corpus.shards is None else ({"name": "file"}, OF_TOKENS)
-    choose("corpus.tokenizer", tokenizer, why)
+    if corpus.records is None:
+        choose("corpus.split", *(_split(size) if corpus.shards is None else ("blocks", IN_FILES)))
+    else:
+        kind = TOLD_RECORDS.get(config.corpus.records or "", N_("sequences of a task"))
+        why = N_("{number:,} {kind}, each whole in one split").format(number=len(corpus.records), kind=kind)
+        choices.append(Choice("corpus.split", values["corpus.split"], why, is_pinned=True))
+    choose("corpus.tokenizer", *(_tokenizer(size, alphabet, config) if corpus.shards is None else OF_TOKENS))
+    for shape in (
+        _of_text(corpus, config, values, pinned) if corpus.records is None else _of_records(corpus, config, values)
+    ):
+        choose(*shape)
+    choose("model.dropout", *_dropout(size, config, values))
+    return TextPlan(tuple(choices))
+
+
+_Chosen = tuple[str, Any, str]
+"""A key, its value and the reason."""
+
+
+def _of_text(corpus: Corpus, config: RunConfig, values: Mapping[str, Any], pinned: Set[str]) -> Iterator[_Chosen]:
+    """Context and batch of a text."""
     context, batch = _shape(config.training.minutes)
     time = N_("a given number of steps") if config.training.minutes is None else in_minutes(config.training.minutes)
     room = context if "model.context_length" in pinned else _room(corpus, config, values)
@@ -173,16 +202,43 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
         context = _fitting(room)
     else:
         why = N_("the usual one for {time}").format(time=time)
-    choose("model.context_length", context, why)
-    choose("training.batch_size", batch, N_("windows in a step, the usual number for {time}").format(time=time))
-    dropout, why = _dropout(size, config, values)
-    choose("model.dropout", dropout, why)
-    return TextPlan(tuple(choices))
+    yield "model.context_length", context, why
+    yield "training.batch_size", batch, N_("windows in a step, the usual number for {time}").format(time=time)
+
+
+def _of_records(corpus: Corpus, config: RunConfig, values: Mapping[str, Any]) -> Iterator[_Chosen]:
+    """Context, source and batch of records, or of the sequences of a task."""
+    splits = _prepared(corpus, config, values).splits.values()
+    lengths = np.concatenate([split.lengths for split in splits])
+    sources = np.concatenate([source_lengths(split) for split in splits])
+    read = {"model.context_length": sources if config.model.shape == "encoder" else lengths - 1}
+    if config.model.shape == "encoder-decoder":
+        read = {"model.context_length": lengths - sources - 1, "model.source_length": sources}
+    for key, found in read.items():
+        why = N_("that of the longest record")
+        if found.max() > LONGEST_RECORD:
+            why = N_("{number:,} records are longer and left out").format(number=int((found > LONGEST_RECORD).sum()))
+        yield key, int(min(found.max(), LONGEST_RECORD)), why
+    context, batch = _shape(config.training.minutes)
+    usual = int(context * batch // np.minimum(lengths, LONGEST_RECORD).mean())
+    many = N_("records in a step, with the usual number of tokens")
+    yield "training.batch_size", min(max(usual, RECORD_BATCH[0]), RECORD_BATCH[1]), many
+
+
+def _prepared(corpus: Corpus, config: RunConfig, values: Mapping[str, Any]) -> Dataset:
+    """The text with the tokenizer and the split that are chosen."""
+    table = {key: value for key, value in config.corpus.plain().items() if key != "replacement"}
+    table |= {key.split(".")[1]: value for key, value in values.items() if "corpus." in key}
+    if corpus.records is not None:
+        table["split"] = config.corpus.split
+    return prepare(CorpusConfig.parse(table, "corpus"), corpus=corpus)
 
 
 def _values(config: RunConfig) -> dict[str, Any]:
     plain = config.plain()
-    values = {key: plain[key.split(".")[0]][key.split(".")[1]] for key in TOLD}
+    values = {key: plain[key.split(".")[0]].get(key.split(".")[1]) for key in TOLD}
+    if config.corpus.records is not None:
+        return {**values, "corpus.split": "records"}
     return values if config.corpus.task is None else {**values, "corpus.split": "sequences"}
 
 
@@ -242,9 +298,7 @@ def _room(corpus: Corpus, config: RunConfig, values: Mapping[str, Any]) -> int:
     """The longest context with a whole window in every split; for a text that is not short, only a lower bound."""
     if len(corpus.text) >= SHORT:
         return SHORT
-    corpus_table = {key: value for key, value in config.corpus.plain().items() if key != "replacement"}
-    table = corpus_table | {key.split(".")[1]: value for key, value in values.items() if "corpus." in key}
-    splits = prepare(CorpusConfig.parse(table, "corpus"), corpus=corpus).splits
+    splits = _prepared(corpus, config, values).splits
     return min(_longest(split) for split in splits.values()) - 1
 
 

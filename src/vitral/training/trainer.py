@@ -16,7 +16,8 @@ from vitral.data import Dataset
 from vitral.data.batches import Batches, ShuffledBatches, thinned
 from vitral.evaluation import NgramBaselines, SplitLoss, evaluate_split, training_text
 from vitral.evaluation.copying import MOST_SEARCHED
-from vitral.evaluation.masking import masking_of
+from vitral.evaluation.losses import reading_of_config
+from vitral.evaluation.masking import Masking, filling_of, masking_of
 from vitral.model import Transformer
 from vitral.runs import RunFolder
 from vitral.runs.config import RunConfig
@@ -181,10 +182,10 @@ class Trainer:
         self.parameters = dict(self.model.named_parameters())
         self.optimizer = optimizer_of(self.model, self.config.training)
         self.state = self.state or TrainerState(chain=self.dataset.fingerprint, anchor=self.dataset.fingerprint)
-        training, model = self.config.training, self.config.model
+        training = self.config.training
         self.batches = (ShuffledBatches if training.windows == "shuffled" else Batches)(
             self.dataset.splits["train"],
-            context_length=model.context_length,
+            context_length=reading_of_config(self.config.model),
             batch_size=training.batch_size,
             seed=self.config.seed,
             accumulation=training.accumulation,
@@ -193,6 +194,7 @@ class Trainer:
             documents = {"corpus": self.dataset.describe(), "tokenizer": self.dataset.tokenizer.plain()}
             self.identity = new_identity(self.config, documents)
         self.masking = masking_of(self.config.training.objective, self.dataset.tokenizer)
+        self.filling = filling_of(self.config.training.objective, self.dataset.tokenizer)
         self.device = self.model.token_embedding.weight.device
         loss = loss_function(self.model, self.masking)
         self.loss = compiled(loss, noting(self.tell)) if self.config.training.compile else loss
@@ -287,18 +289,26 @@ class Trainer:
 
     @cached_property
     def searched(self) -> str | None:
-        """The text of the training split, to search it for copied passages of samples; None if it is too long."""
-        tokens = len(self.dataset.splits["train"].tokens)
-        return training_text(self.dataset) if tokens <= MOST_SEARCHED else None
+        """The text of the training split, to search it for copied passages of samples.
 
-    def measured(self, split: str, most: int | None) -> SplitLoss:
+        None if it is too long, or of records, whose right answers stand in it.
+        """
+        tokens = len(self.dataset.splits["train"].tokens)
+        return training_text(self.dataset) if tokens <= MOST_SEARCHED and self.dataset.answers is None else None
+
+    def measured(self, split: str, most: int | None, masking: Masking | None = None) -> SplitLoss:
         """What the model reaches on at most so many tokens of a split, evenly spaced.
+
+        Args:
+            split: its name.
+            most: number of tokens.
+            masking: how tokens are hidden; None: as the run's loss is measured.
 
         Raises:
             StopAsked: a stop was requested meanwhile.
         """
         few, tokenizer = thinned(self.dataset.splits[split], most), self.dataset.tokenizer
-        return evaluate_split(self.model, few, tokenizer, masking=self.masking, tick=self.tick)
+        return evaluate_split(self.model, few, tokenizer, masking=masking or self.masking, tick=self.tick)
 
     def begin_baselines(self) -> None:
         """Begin to count the text's n-gram baselines, unless they are known, beside the first steps."""

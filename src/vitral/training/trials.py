@@ -78,11 +78,15 @@ def _steps(model: Transformer, training: TrainingConfig) -> Callable[[int, int],
     loss_of = torch.compile(loss_of) if training.compile else loss_of
     device = model.token_embedding.weight.device
 
+    source, labels = model.config.source_length or 0, model.config.num_labels
+
     def step(rows: int, length: int) -> tuple[float, float]:
-        drawn = torch.randint(model.vocab_size, (rows, length + 1), generator=torch.Generator().manual_seed(0))
-        tokens, began = drawn.to(device), time.perf_counter()
+        generator = torch.Generator().manual_seed(0)
+        tokens = torch.randint(model.vocab_size, (rows, source + length + 1), generator=generator).to(device)
+        targets = torch.zeros(rows, dtype=torch.int64, device=device) if labels else tokens[:, source + 1 :]
+        began = time.perf_counter()
         with precision(device, training.dtype):
-            loss = loss_of(tokens[:, :-1], tokens[:, 1:])
+            loss = loss_of(tokens[:, :-1], targets, False)
         loss.backward()
         loss.item()  # waits for the accelerator
         passed = time.perf_counter()

@@ -18,6 +18,7 @@ import { Overview } from "./panes/Overview";
 import { Passages } from "./panes/Passages";
 import { Readers, areTwo } from "./panes/Readers";
 import { Introduction, Sentence, SentenceLine, Surprise } from "./panes/Sentence";
+import { Source, SourceField } from "./panes/Source";
 import { Stream } from "./panes/Stream";
 import { Sweep } from "./panes/Sweep";
 import { TakeTour, Tour } from "./panes/Tour";
@@ -25,14 +26,14 @@ import { Worked } from "./panes/Worked";
 import { narrow, width } from "./panes/layout";
 import { readText } from "./panes/pieces";
 import { edits, fault, figure, guessing, isZero, language, origin, shown, theme, tour } from "./state";
-import { isAsking } from "./tour";
+import { asking } from "./tour";
 import { LANGUAGES, N, Sentence as Written, number, plural, t } from "./words";
 
 /** Letters of the sentence that the heading shows. */
 const MOST_ASKED = 60;
 /** The headings along the page. */
 const ALONG: [string, Written][] = [
-  ["readers", N("two readers")],
+  ["alignment", N("source")], ["readers", N("two readers")],
   ["overview", N("overview")], ["heads", N("heads")], ["worked", N("attention in steps")], ["numbers", N("one number")], ["stream", N("stream")], ["sweep", N("sweep")], ["choice", N("next token")], ["going-on", N("text")], ["film", N("film")], ["about", N("about")],
 ];
 
@@ -44,7 +45,7 @@ export function App({ children }: { children?: ComponentChildren }) {
   const isDrawn = shown.value !== null && width.value > 0;
   const asked = shown.value ? readText.value : "";
   return (
-    <div class={["page", alone && "alone", narrow.value && "narrow", guessing.value && "guessing", !alone && tour.value && "touring", !alone && isAsking.value && "asking"].filter(Boolean).join(" ")} ref={page}>
+    <div class={["page", alone && "alone", narrow.value && "narrow", guessing.value && "guessing", !alone && tour.value && "touring", !alone && asking.value === "token guessed" && "asking"].filter(Boolean).join(" ")} ref={page}>
       <header>
         <p class="name">
           {about.name} · {plural(about.parameters, "{n} parameter", "{n} parameters")} ·{" "}
@@ -62,12 +63,13 @@ export function App({ children }: { children?: ComponentChildren }) {
           </button>
         </Group>
         <h1>
-          {asked ? <>{t("What comes after")} <em>“{[...asked].length > MOST_ASKED && "… "}{[...asked].slice(-MOST_ASKED).join("")}”</em>?</> : t("What comes next?")}
+          {about.source && shown.value ? <>{t("What does it answer to")} <em>“{shown.value.from.decode(shown.value.from.given!)}”</em>?</> : asked ? <>{t("What comes after")} <em>“{[...asked].length > MOST_ASKED && "… "}{[...asked].slice(-MOST_ASKED).join("")}”</em>?</> : t("What comes next?")}
         </h1>
       </header>
       {children}
       {!alone && <Introduction />}
       {!alone && <TakeTour />}
+      <SourceField />
       <Sentence />
       {!alone && <Write />}
       {!alone && <Passages />}
@@ -75,7 +77,7 @@ export function App({ children }: { children?: ComponentChildren }) {
         {isDrawn && !alone && (
           <nav class="along" aria-label={t("Along the page")}>
             <Group label={t("Along the page")}>
-              {ALONG.filter(([id]) => (id !== "film" || about.film) && (id !== "worked" || about.contributions.some((part) => part.endsWith(".attn.out"))) && (id !== "readers" || areTwo())).map(([id, name]) => <button onClick={() => goTo(id)}>{t(name)}</button>)}
+              {ALONG.filter(([id]) => (id !== "film" || about.film) && (id !== "alignment" || about.source) && (id !== "worked" || about.contributions.some((part) => part.endsWith(".attn.out"))) && (id !== "readers" || areTwo())).map(([id, name]) => <button onClick={() => goTo(id)}>{t(name)}</button>)}
             </Group>
           </nav>
         )}
@@ -87,6 +89,7 @@ export function App({ children }: { children?: ComponentChildren }) {
       {isDrawn && (
         <Boundary of={shown.value} key={about.run}>
           <Surprise />
+          <Source />
           <Readers />
           <Overview />
           <Heads />

@@ -1,6 +1,6 @@
 // The source of a page that carries its model: the run's own graph, computed here, after comparing it with PyTorch.
 
-import { Program, ModelGraph } from "./compute/program";
+import { Program, ModelGraph, sentence } from "./compute/program";
 import { Background } from "./compute/background";
 import { StepGraph, Steps } from "./compute/cached";
 import { swept } from "./compute/swept";
@@ -12,7 +12,7 @@ import { readOff, surprise } from "./compute/readings";
 import { frameOf } from "./film";
 import { About, Draws, Edit, Encoded, LENS, RATED, READ, Relation, Source, Swept, Tell, Values, atPosition, placed } from "./source";
 import { Tensor, tensor } from "../tensors";
-import { tokenizerOf, Tokens } from "./tokens";
+import { Tokens, opened, tokenizerOf, written } from "./tokens";
 import { t } from "./words";
 
 /** What a page must have, by the ids of its elements; `vitral.page.document` writes them. */
@@ -53,6 +53,7 @@ interface Graphs {
 interface Check {
   text: string;
   ids: number[];
+  source?: number[];
   /** So many positions at the end have been kept; 0: all of them. */
   last: number;
   values: { name: string; shape: number[]; start: number }[];
@@ -141,12 +142,13 @@ export class Carried implements Source {
   relation?: Relation;
   private readonly model: Program;
   private readonly lens: Program;
-  private readonly steps: Steps;
+  private steps: Steps;
   private patches?: { key: string; others: Others };
-  private background?: Background;
+  private readonly background: { made?: Background } = {};
+  given?: readonly number[];
   /** The film of the run, the sentence that its frames are compared on, and those that are made. */
   private film?: Film;
-  private checked: number[] = [];
+  private checked?: Check;
   private readonly made = new Map<number, Carried>();
 
   private constructor(
@@ -159,7 +161,20 @@ export class Carried implements Source {
   ) {
     this.model = new Program(graphs.model, weights);
     this.lens = new Program(graphs.lens, weights);
-    this.steps = new Steps(this.model, graphs.step, weights, about.context, (edits) => this.others(edits));
+    this.steps = this.growing();
+    this.given = about.source && tokens.encode(about.sources![0]).ids;
+  }
+
+  private growing(): Steps {
+    return new Steps(this.model, this.graphs.step, this.weights, this.about.context, (edits) => this.others(edits), this.given);
+  }
+
+  /** Beside another source: all but what was computed of sentences is the same. */
+  reads(given: readonly number[]): Carried {
+    if (!this.given || String(given) === String(this.given)) return this;
+    const made: Carried = Object.assign(Object.create(Carried.prototype), this, { given, patches: undefined });
+    made.steps = made.growing();
+    return made;
   }
 
   /** The source of a page's parts. Nothing of it can be had before all its numbers have been compared. */
@@ -178,7 +193,7 @@ export class Carried implements Source {
     const [bytes, truth] = [bytesOf(parts[`weights${which}`]), bytesOf(parts[`truth${which}`])];
     const made = new Carried(about, graphs, Object.fromEntries(graphs.constants.map((each) => [each.name, stored(bytes, each)])), tokenizerOf(about));
     for (const check of checks) made.compare(check, truth);
-    if (about.film) [made.film, made.checked] = [parsed<Film>(parts, FILM + which), checks[0].ids];
+    if (about.film) [made.film, made.checked] = [parsed<Film>(parts, FILM + which), checks[0]];
     return made;
   }
 
@@ -196,15 +211,16 @@ export class Carried implements Source {
       weights[name] = { shape, data: numbers.subarray(start, (start += size(shape))) };
     }
     const frame = new Carried(frameOf(about, step), graphs, weights, tokens, this.trained ?? this);
-    const logits = atPosition("logits", checked.length - 1);
-    if (difference(frame.computed(checked, [logits], [])[logits].data, given.logits) !== null) throw new Error(t("The frame of step {step} computes other numbers than PyTorch.", { step }));
+    const { ids, source = [] } = checked!;
+    const logits = atPosition("logits", ids.length - 1);
+    if (difference(frame.reads(source).computed(ids, [logits], [])[logits].data, given.logits) !== null) throw new Error(t("The frame of step {step} computes other numbers than PyTorch.", { step }));
     made.set(step, frame);
     for (const first of made.keys()) if (made.size > Math.max(2, MOST_MADE / numbers.length)) made.delete(first);
     return frame;
   }
 
-  private compare({ text, ids, last, values }: Check, truth: Uint8Array<ArrayBuffer>): void {
-    const made = this.computed(ids, values.map(({ name }) => name), []);
+  private compare({ text, ids, source = [], last, values }: Check, truth: Uint8Array<ArrayBuffer>): void {
+    const made = this.reads(source).computed(ids, values.map(({ name }) => name), []);
     for (const { name, shape, start } of values) {
       const expected = new Float32Array(truth.buffer, start, size(shape));
       const all = made[name]?.data ?? new Float32Array();
@@ -216,12 +232,12 @@ export class Carried implements Source {
     }
   }
 
-  encode(text: string): Encoded {
-    return this.tokens.encode(text);
+  encode(text: string, isSource = false): Encoded {
+    return opened(this.about, this.tokens.encode(text), isSource);
   }
 
   decode(ids: readonly number[]): string {
-    return this.tokens.decode(ids);
+    return this.tokens.decode(written(this.about, ids));
   }
 
   async trace(ids: readonly number[], names: readonly string[], edits: readonly Edit[]): Promise<Values> {
@@ -229,13 +245,14 @@ export class Carried implements Source {
   }
 
   async anatomy(): Promise<Anatomy> {
-    return { graph: this.model.graph, lens: this.lens.graph, constants: this.weights };
+    return { graph: this.model.graph, lens: this.lens.graph, constants: this.weights, given: this.given };
   }
 
   /** In the background; here in small pieces where the browser has no workers for a page like this. */
   async sweep(asked: Swept, tell: Tell, isWanted: () => boolean): Promise<void> {
-    this.background ??= new Background(this.model.graph, this.weights);
-    if (!(await this.background.sweep(asked, tell, isWanted))) await swept(this.model, asked, tell, isWanted, PIECE);
+    const { model, given } = this;
+    const background = (this.background.made ??= new Background(model.graph, this.weights));
+    if (!(await background.sweep({ ...asked, given }, tell, isWanted))) await swept(model, { ...asked, given }, tell, isWanted, PIECE);
   }
 
   async *next(ids: readonly number[], { sampling, numbers, prompt, edits }: Draws): AsyncGenerator<Drawn> {
@@ -245,9 +262,8 @@ export class Carried implements Source {
 
   /** As `trace`, at once. */
   computed(ids: readonly number[], names: readonly string[], edits: readonly Edit[]): Values {
-    const inputs = { tokens: tensor([1, ids.length], Float32Array.from(ids)) };
     const own = new Set(names.map(ownName));
-    const made: Values = this.model.run(inputs, [...own], editing(edits, this.others(edits)));
+    const made: Values = this.model.run(sentence(ids, this.given), [...own], editing(edits, this.others(edits)));
     const known = names.filter((name) => ownName(name) in made);
     return Object.fromEntries(known.map((name) => [name, name === RATED ? rated(made.logits, ids) : this.reading(name, made)]));
   }

@@ -1,4 +1,4 @@
-// Edits of named activations: the JSON of vitral.inspection.edit_data as functions of tensors, for graph.ts and for any source.
+// Edits of named activations: the JSON of vitral.inspection.edits as functions of tensors, for graph.ts and for any source.
 
 import type { Edit } from "./source";
 import { t } from "./words";

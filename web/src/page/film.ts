@@ -46,7 +46,7 @@ const LEISURE = 300;
 
 effect(() => {
   const now = shown.value;
-  const of = now ? JSON.stringify([now.from.about.run, trainedStep(now.from.about), now.ids, now.edits]) : "";
+  const of = now ? JSON.stringify([now.from.about.run, trainedStep(now.from.about), now.ids, now.from.given, now.edits]) : "";
   if (of !== readings.peek().of) [readings.value, begun] = [{ of, found: {} }, ""];
   if (now?.from.about.film && isWatched.value) void readAll(now, of);
 });
@@ -60,7 +60,7 @@ async function readAll({ from, ids, edits }: Shown, of: string): Promise<void> {
     await pause();
     if (begun !== of) return;
     // A frame that fails says why when it is chosen.
-    const values = await from.at!(frameAt(from.about, step)).then((one) => one.trace(ids, [`${READ}logits`, RATED], edits)).catch(() => null);
+    const values = await from.at!(frameAt(from.about, step)).then((one) => (one.reads?.(from.given ?? []) ?? one).trace(ids, [`${READ}logits`, RATED], edits)).catch(() => null);
     if (values && begun === of) readings.value = { of, found: { ...readings.peek().found, [step]: values } };
   }
 }

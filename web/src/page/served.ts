@@ -5,7 +5,7 @@ import { signal } from "@preact/signals";
 import type { Drawn } from "./decoding/generation";
 import { frameOf } from "./film";
 import { About, Draws, Edit, Encoded, Relation, Source, Values, placed } from "./source";
-import { Tokens, tokenizerOf } from "./tokens";
+import { Tokens, opened, tokenizerOf, written } from "./tokens";
 import type { ModelGraph } from "./compute/program";
 import { Anatomy, Missing, Remote } from "./numbers/opening";
 
@@ -141,6 +141,7 @@ class Asking {
 }
 
 export class Served implements Source {
+  given?: readonly number[];
   private readonly tokens: Tokens;
   /** The computations that are under way, by what they ask for. */
   private readonly asked = new Map<string, { sentence: string; stop: AbortController }>();
@@ -156,6 +157,12 @@ export class Served implements Source {
     readonly trained?: Served,
   ) {
     this.tokens = tokenizerOf(about, (text) => asking.encode(text));
+    this.given = about.source && this.tokens.encode(about.sources![0]).ids;
+  }
+
+  reads(given: readonly number[]): Served {
+    if (!this.given || String(given) === String(this.given)) return this;
+    return Object.assign(Object.create(Served.prototype), this, { given });
   }
 
   static async open(line: Line, run: number): Promise<Served> {
@@ -185,8 +192,8 @@ export class Served implements Source {
     return this.line.ask("/relation", (answer) => answer.json() as Promise<Relation>, { run: this.run, against: other.run });
   }
 
-  encode(text: string): Encoded {
-    return this.tokens.encode(text);
+  encode(text: string, isSource = false): Encoded {
+    return opened(this.about, this.tokens.encode(text), isSource);
   }
 
   async tokensOf(text: string): Promise<Encoded> {
@@ -195,13 +202,13 @@ export class Served implements Source {
   }
 
   decode(ids: readonly number[]): string {
-    return this.tokens.decode(ids);
+    return this.tokens.decode(written(this.about, ids));
   }
 
   /** As of every source; a sentence overtakes the one before it that asks for the same names. */
   async trace(ids: readonly number[], names: readonly string[], edits: readonly Edit[], step = this.frame): Promise<Values> {
     const kind = JSON.stringify([edits.length > 0, names.map((name) => placed(name)[0])]);
-    const sentence = JSON.stringify([ids, step]);
+    const sentence = JSON.stringify([ids, this.given, step]);
     const before = this.asked.get(kind);
     if (before && before.sentence !== sentence) before.stop.abort();
     const stop = new AbortController();
@@ -214,7 +221,7 @@ export class Served implements Source {
         else if (newer.value?.run === this.run) newer.value = null;
         return tensorsOf(await answer.arrayBuffer());
       };
-      const body = { run: this.run, ids, names, edits, step };
+      const body = { run: this.run, ids, source: this.given, names, edits, step };
       return await this.line.ask("/trace", read, body, stop.signal);
     } finally {
       if (this.asked.get(kind) === own) this.asked.delete(kind);
@@ -241,13 +248,13 @@ export class Served implements Source {
       const found = await line.ask("/numbers", async (answer) => tensorsOf(await answer.arrayBuffer()), { run, cells, step });
       for (const [name, places] of Object.entries(cells)) constants[name].learn(places, found[name].data);
     };
-    return { graph, lens, constants, bring };
+    return { graph, lens, constants, bring, given: this.given };
   }
 
   async *next(ids: readonly number[], { sampling, numbers, prompt, edits }: Draws): AsyncGenerator<Drawn> {
     const stop = new AbortController();
     try {
-      const body = { run: this.run, ids, sampling, numbers, prompt, edits, step: this.frame };
+      const body = { run: this.run, ids, source: this.given, sampling, numbers, prompt, edits, step: this.frame };
       const stream = await this.line.ask("/next", (answer) => answer.body!.getReader(), body, stop.signal);
       yield* drawnFrom(stream, this.about.vocabulary);
     } finally {

@@ -31,7 +31,7 @@ export interface Tensor {
  */
 export type Values = Record<string, Tensor>;
 
-/** A change of a named value before the rest is computed from it: the JSON of `vitral.inspection.edit_data`. */
+/** A change of a named value before the rest is computed from it: the JSON of `vitral.inspection.edits`. */
 export interface Edit {
   at: string;
   heads?: number[];
@@ -68,6 +68,10 @@ export interface About {
   parameters: number;
   /** Of all named values, in the order in which they are computed. */
   names: string[];
+  /** Of an encoder-decoder: its encoder, whose named values these are, and the tokens that open and close what it writes. */
+  source?: { names: string[]; context: number; layers: number; opens: number | null; closes: number | null };
+  /** What the encoder reads beside each passage. */
+  sources?: string[];
   /** Of the stream after the embedding and after every half-layer. */
   stream: string[];
   /** Of what each half-layer adds to the stream. */
@@ -125,15 +129,22 @@ export interface Encoded {
   fault?: string;
 }
 
+/** Whether the model, or its encoder, has a named value. */
+export const knows = ({ names, source }: About, name: string): boolean => names.includes(name) || Boolean(source?.names.includes(name));
+
 export interface Source {
   readonly about: About;
+  /** Of an encoder-decoder: the tokens that its encoder reads beside every sentence. */
+  readonly given?: readonly number[];
+  /** The same model beside another source; itself where it is the same one. */
+  reads?(given: readonly number[]): Source;
   /** Of a frame of the film: the run with its own weights. */
   readonly trained?: Source;
   /**
    * The tokens of a text, as the run's tokenizer makes them. Where a server has to be asked, those of the last text that
    * it has answered; the signal that they are read from tells when there are new ones.
    */
-  encode(text: string): Encoded;
+  encode(text: string, isSource?: boolean): Encoded;
   /** The text of tokens. */
   decode(ids: readonly number[]): string;
   /** Named values of a sentence of 1 … context tokens; `step` is a checkpoint, the run's best if undefined. */
@@ -164,6 +175,8 @@ export interface Swept {
   others: readonly number[] | null;
   pair: readonly [number, number];
   places: readonly Place[];
+  /** What an encoder reads. */
+  given?: readonly number[];
 }
 
 /** Some differences of a sweep, the first for the cell with this number: cells are counted place after place. */

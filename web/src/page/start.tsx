@@ -58,7 +58,7 @@ export async function start(opened: (page: HTMLElement) => Promise<Source | null
 /** Milliseconds: browsers take only so many addresses in a while. */
 const PAUSE = 250;
 /** A text that is typed and a slider that is drawn are one step for Back, as long as the next change comes within these milliseconds. */
-const [DRAWN, ONE_STEP] = [["text", "x", "p", "t", "k", "q", "m", "u", "a"], 2000];
+const [DRAWN, ONE_STEP] = [["text", "source", "x", "p", "t", "k", "q", "m", "u", "a"], 2000];
 
 /** Keeps the state in the address, a moment after its last change and when the page is left; Back undoes a step. */
 function remember(readdressed: () => void): void {

@@ -1,13 +1,13 @@
 // What the person has chosen, as signals. Everything that a page shows is computed from these and from its source; the
 // address's fragment holds them, so that an address shows the same again.
 
-import { Signal, batch, computed, signal } from "@preact/signals";
+import { Signal, batch, computed, effect, signal } from "@preact/signals";
 import { LANGUAGES, language, preferred } from "./words";
 import { MOST_SEED } from "./decoding/draw";
 import type { Sampling } from "./decoding/filters";
 import { existing, readEdits } from "./edits";
 import type { Spot } from "./numbers/opening";
-import type { About, Edit, Relation, Source, Values } from "./source";
+import { About, Edit, Relation, Source, Values, knows } from "./source";
 import { isLarge, isPooled, later, rating, wanted } from "./wanted";
 
 export const STEPS = ["scores", "scaled", "masked", "weights"] as const;
@@ -15,6 +15,10 @@ export type Step = (typeof STEPS)[number];
 export type Theme = "auto" | "light" | "dark";
 
 export const text = signal("");
+/** What the encoder reads, of a model that has one. */
+export const given = signal("");
+/** The head whose map of the source is shown, BLOCK.HEAD; empty is the mean of all. */
+export const crossed = signal("");
 /** The place of the chosen token; -1 is the last one. */
 export const chosen = signal(-1);
 /** A choice among what a run has. One that this run does not have stays, for the run that the address or Back leads to. */
@@ -34,7 +38,7 @@ export const step = signal<Step>("weights");
 /** The edits of values and heads that the run has. */
 const applied = computed(() => {
   const [about, all] = [source.value?.about, askedEdits.value];
-  const kept = about ? all.filter(({ at, heads }) => about.names.includes(at) && (heads ?? []).every((each) => each < about.heads)) : all;
+  const kept = about ? all.filter(({ at, heads }) => knows(about, at) && (heads ?? []).every((each) => each < about.heads)) : all;
   return kept.length === all.length ? all : kept;
 });
 export const edits = {
@@ -47,7 +51,7 @@ export const edits = {
 };
 /** The step of attention that is worked through, 1 to `WORKED`, and the token whose key is compared; -1 is the one with the largest weight. */
 export const WORKED = 5;
-export const stage = signal(WORKED);
+export const stage = signal(1);
 export const compared = signal(-1);
 export const temperature = signal(1);
 /** The filters of the choice; null is off. */
@@ -73,6 +77,8 @@ export const sweepHeads = signal(false);
 /** Terms that a sum shows at first, and those that it shows now. */
 export const FEW = 8;
 export const terms = signal(FEW);
+/** Tokens whose keys are shown at first in the worked attention, and those that are shown now. */
+export const answering = signal(FEW);
 /** How figures show what they show: less the model before the edits, by what weights bring, sums in their order, one row of all heads. */
 export const looks = { change: signal(false), length: signal(false), order: signal(false), row: signal(false) };
 /** The two tokens that are compared; -1: the likeliest, and the likeliest of the others. */
@@ -83,6 +89,16 @@ export const guessing = signal(false);
 export const seed = signal(1);
 /** A random number that the person has set instead. */
 export const ownNumber = signal<number | null>(null);
+/** Tokens that the model has written behind the chosen one, and those that it writes at once. */
+export const writes = signal(0);
+export const AT_ONCE = 40;
+export const more = signal(AT_ONCE);
+/** Beams that look ahead, and how far they have grown. */
+export const [BEAMS, MOST_BEAMS, MOST_AHEAD] = [3, 5, 8];
+export const beams = signal(BEAMS);
+export const ahead = signal(0);
+/** Counts what was taken over from addresses. */
+export const readings = signal(0);
 export const theme = signal<Theme>("auto");
 /** The step of the film's frame that is asked for; null is the trained model. */
 export const frame = signal<number | null>(null);
@@ -106,8 +122,14 @@ export const relation = signal<Relation | null>(null);
 export const second = computed(() => {
   const next = beside.value ?? source.value?.trained ?? null;
   const [one, two] = [source.value?.about, next?.about];
-  const isSame = one && two && one.name !== two.name && (["tokenizer", "tokens", "specials"] as const).every((key) => JSON.stringify(one[key]) === JSON.stringify(two[key]));
-  return isSame ? next : null;
+  const isSame = one && two && one.name !== two.name && (["tokenizer", "tokens", "specials", "sources"] as const).every((key) => JSON.stringify(one[key]) === JSON.stringify(two[key]));
+  return isSame ? (next!.reads?.(source.value!.given ?? []) ?? next) : null;
+});
+
+/** Every source that an encoder-decoder is asked with is read beside the sentence. */
+effect(() => {
+  const from = source.value;
+  if (from?.about.source) source.value = from.reads!(from.encode(given.value, true).ids.slice(0, from.about.source.context));
 });
 export interface Shown {
   /** The run that the values are of. */
@@ -180,7 +202,7 @@ export async function refresh(): Promise<void> {
   const changes = edits.value.some((each) => each.columns) ? edits.value.flatMap((each) => (each.columns ? existing([each], sentence.length) : [each])) : edits.value;
   const ratings = reader && rating(reader.about, sentence.length, within(sentence.length));
   const ask = ++asked;
-  if (!from || !sentence.length) {
+  if (!from || !sentence.length || from.given?.length === 0) {
     batch(() => ((shown.value = null), (fault.value = encoded.value.fault ?? "")));
     return;
   }
@@ -241,12 +263,13 @@ async function gathered(from: Source, ask: number, more: readonly string[], chan
 const MOST_OPENED = 64;
 const MOST = 1e6;
 const DONE = "done";
-const DEFAULTS = { d: "", terms: String(FEW), rather: "-1.-1", a: "", n: "0", v: "-1", p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", i: "", l: "", c: "auto", f: "", o: "", y: "", z: "", g: "", w: String(WORKED), j: "-1" };
+const DEFAULTS = { cross: "", d: "", terms: String(FEW), few: String(FEW), long: "0", more: String(AT_ONCE), beam: `${BEAMS}.0`, rather: "-1.-1", a: "", n: "0", v: "-1", p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", i: "", l: "", c: "auto", f: "", o: "", y: "", z: "", g: "", w: "1", j: "-1" };
 
 /** The fragment of the address. */
 export function written(): string {
   const now: Record<string, string> = {
     text: text.value,
+    ...(source.value?.about.source ? { source: given.value, cross: crossed.value } : {}),
     a: String(frame.value ?? ""),
     n: String(run.value),
     v: String(other.value),
@@ -266,6 +289,10 @@ export function written(): string {
     c: theme.value,
     d: Object.entries(looks).filter(([, each]) => each.value).map(([name]) => name).join(" "),
     terms: String(terms.value),
+    few: String(answering.value),
+    long: String(writes.value),
+    more: String(more.value),
+    beam: `${beams.value}.${ahead.value}`,
     rather: rivals.value.join("."),
     f: figure.value,
     g: tour.value ? [tour.value.at + 1, ...(tour.value.done ? [DONE] : [])].join(".") : "",
@@ -311,6 +338,8 @@ export function read(fragment: string): void {
   batch(() => {
     const opening = found.has("text") ? undefined : about?.openings?.[0];
     text.value = found.get("text") ?? about?.passages[0] ?? "";
+    given.value = found.get("source") ?? about?.sources?.[0] ?? "";
+    crossed.value = /^\d+\.\d+$/.test(found.get("cross") ?? "") ? found.get("cross")! : "";
     run.value = whole("n", 0, MOST, 0);
     other.value = whole("v", -1, MOST, -1);
     frame.value = found.get("a") ? whole("a", 0, Infinity, 0) : null;
@@ -335,7 +364,7 @@ export function read(fragment: string): void {
     edits.value = editsOf(found.get("e"));
     const code = found.get("l") || preferred(about?.language);
     if (code in LANGUAGES) language.value = code;
-    stage.value = whole("w", 1, WORKED, WORKED);
+    stage.value = whole("w", 1, WORKED, 1);
     compared.value = whole("j", -1, MOST, -1);
     figure.value = (found.get("f") ?? "").replace(/[^a-z-]/g, "");
     trail.value = spotsOf(found.get("o") ?? "");
@@ -350,6 +379,12 @@ export function read(fragment: string): void {
     const on = (found.get("d") ?? "").split(" ");
     for (const [name, each] of Object.entries(looks)) each.value = on.includes(name);
     terms.value = whole("terms", FEW, MOST, FEW);
+    answering.value = whole("few", FEW, MOST, FEW);
+    writes.value = whole("long", 0, MOST, 0);
+    more.value = whole("more", 1, MOST, AT_ONCE);
+    const [wide = BEAMS, far = 0] = numbers(found.get("beam"));
+    [beams.value, ahead.value] = wide >= 1 && wide <= MOST_BEAMS && far <= MOST_AHEAD ? [wide, far] : [BEAMS, 0];
+    readings.value++;
     const pair = numbers(found.get("rather"), -1);
     rivals.value = pair.length === 2 ? pair : [-1, -1];
   });
@@ -391,7 +426,7 @@ export function isSilent(part: string, heads: number, among: readonly Edit[]): b
 export function toggle(at: string, which?: number): void {
   // What is still shown may be another run than the one that is asked already.
   const about = source.value?.about;
-  if (about && (!about.names.includes(at) || (which ?? 0) >= about.heads)) return;
+  if (about && (!knows(about, at) || (which ?? 0) >= about.heads)) return;
   if (isOff(at, which)) {
     edits.value = edits.value.flatMap((each) => {
       const others = zeroes(each, at, which) ? (each.heads ?? []).filter((head) => head !== which) : null;

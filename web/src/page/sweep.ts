@@ -3,15 +3,17 @@
 import { computed, effect, signal, untracked } from "@preact/signals";
 import { difference, editOf } from "./compute/swept";
 import { largest, rowOf } from "./rows";
-import { About, Edit, Encoded, Place, Swept, Tensor, atPosition } from "./source";
+import { About, Edit, Encoded, Place, Source, Swept, Tensor, atPosition } from "./source";
 import { edits, fault, shown, sweepFrom, sweepHeads, sweepPair } from "./state";
+import { saidBy } from "./wanted";
+import { softmax } from "./decoding/filters";
 
 /** Differences of logits nearer to each other than this are equal: nothing can be restored. */
 const APART = 1e-3;
 /** Requests of a sweep that a server has at once. */
 const AT_ONCE = 4;
-/** The token of a proposed sentence that is another, counted from the end. */
-const CHANGED = 3;
+/** Tokens at the end of a sentence of which one is another in a proposed one. */
+const TRIED = 10;
 
 /** The heads of a model, as places. */
 export const headsOf = (about: About): Place[] =>
@@ -23,12 +25,14 @@ function placesOf(about: About, byHead: boolean): Place[] {
   return heads.length ? heads : ["embed", ...about.contributions].map((at) => ({ at }));
 }
 
+const tokensIn = async (of: Source, text: string): Promise<Encoded> => of.tokensOf?.(text) ?? of.encode(text);
+
 /** What the tokenizer makes of the other sentence, and for which run. */
 export const other = signal<{ text: string; name: string; encoded: Encoded } | null>(null);
 effect(() => {
   const [text, of] = [sweepFrom.value, shown.value?.from];
   if (!text || !of) return;
-  void Promise.resolve(of.tokensOf?.(text) ?? of.encode(text)).then((encoded) => (other.value = { text, name: of.about.name, encoded }));
+  void tokensIn(of, text).then((encoded) => (other.value = { text, name: of.about.name, encoded }));
 });
 
 /** What is asked: nothing where there is no sweep, or where the sentences are not equally long. */
@@ -41,7 +45,7 @@ const question = computed(() => {
   const known = other.value;
   if (from && (known?.text !== from || known.name !== name || known.encoded.ids.length !== ids.length || known.encoded.unseen.length)) return null;
   const others = from ? known!.encoded.ids : null;
-  const sentence = JSON.stringify([name, step, ids]);
+  const sentence = JSON.stringify([name, step, ids, of.given]);
   return { sentence, key: sentence + JSON.stringify([others, pair, byHead]), of, ids, from, others, pair, places: placesOf(of.about, byHead) };
 });
 
@@ -120,12 +124,27 @@ export function asCsv({ places, ids, effects }: Answer, { tokens }: About): stri
   return ["place,position,token,effect", ...lines, ""].join("\n");
 }
 
-/** A second sentence as long as this one: one token late in it is another that the model expected there. */
-export function proposal(): string {
+/**
+ * A second sentence as long as this one: one of its last tokens is another that the model expected there. It is the one that
+ * changes most what the model expects next; the last one of all, whose change says little, only where no other changes it.
+ */
+export async function proposal(): Promise<string> {
   const { from, ids, values, compared } = shown.value!;
-  const at = Math.max(0, ids.length - CHANGED);
+  const end = ids.length - 1;
+  const last = atPosition("logits", end);
+  const expected = async (tokens: readonly number[]) => softmax(Float64Array.from((await from.trace(tokens, [last], []))[last].data));
+  const own = await expected(ids);
   const known = compared ?? values;
-  const isKnown = at > 0 && (known.logits || known[atPosition("logits", at - 1)]);
-  const likely = isKnown ? largest(rowOf(known, "logits", at - 1), 2) : [ids[at] ? 0 : 1];
-  return from.decode(ids.map((id, place) => (place === at ? likely.find((each) => each !== id)! : id)));
+  const said = saidBy(known, "logits", ids.length, end).ids;
+  let [best, most] = [from.decode(ids), -1];
+  for (let at = end; at >= Math.max(0, end - TRIED + 1); at--) {
+    const likely = at === 0 ? [] : known.logits ? largest(rowOf(known, "logits", at - 1), 2) : [said[at - 1]];
+    const tokens = ids.map((id, place) => (place === at ? [...likely, 0, 1].find((each) => each >= 0 && each !== id)! : id));
+    const text = from.decode(tokens);
+    if (String((await tokensIn(from, text)).ids) !== String(tokens)) continue; // the tokenizer cuts it differently
+    const shares = await expected(tokens);
+    const moved = at === end ? 0 : own.reduce((sum, each, id) => sum + Math.abs(each - shares[id]), 0);
+    if (most < 0 || moved > Math.max(most, APART)) [best, most] = [text, moved];
+  }
+  return best;
 }

@@ -254,3 +254,10 @@ class Queue {
     return top;
   }
 }
+
+/** What a decoder reads: the token that opens what it writes, and then the tokens of a text. */
+export const opened = ({ source }: About, encoded: Encoded, isSource: boolean): Encoded =>
+  !source || isSource || source.opens === null || encoded.ids[0] === source.opens ? encoded : { ...encoded, ids: [source.opens, ...encoded.ids] };
+
+/** Those tokens without it. */
+export const written = ({ source }: About, ids: readonly number[]): readonly number[] => (source && ids.length && ids[0] === source.opens ? ids.slice(1) : ids);

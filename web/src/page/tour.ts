@@ -4,7 +4,7 @@
 import { computed, effect, signal } from "@preact/signals";
 import { branches } from "./decoding/session";
 import type { Edit } from "./source";
-import { block, changes, head, ids, isSilent, isZero, chosen, origin, read, shown, text, tour, written } from "./state";
+import { WORKED, block, changes, head, ids, isSilent, isZero, chosen, origin, read, shown, text, tour, written } from "./state";
 
 /** As `vitral.page.tour.Stop`: its sentences are those of the page, or a lecturer's own in one language. */
 export interface Stop {
@@ -25,8 +25,8 @@ export const here = computed(() => (tour.value ? present.value.find((at) => at >
 export const stop = computed(() => stops.value[here.value]);
 /** Whether the act that the stop waits for has happened; without one there is nothing to wait for. */
 export const isDone = computed(() => Boolean(stop.value && (!stop.value.wait || (tour.value!.done && tour.value!.at === here.value))));
-/** Whether the page keeps to itself what the model says. */
-export const isAsking = computed(() => stop.value?.wait === "token guessed" && !isDone.value);
+/** What the stop still waits for: what would tell the reader, the page keeps to itself. */
+export const asking = computed(() => (isDone.value ? undefined : stop.value?.wait));
 
 /** The state in which the stop was entered, and the keys of the address that have differed from it since. */
 let arrived = { at: tour.value, address: "", text: "", ids: "", branches: 0 };
@@ -34,8 +34,6 @@ const touched = new Set<string>();
 
 const attention = (): string[] => origin.value?.about.contributions.filter((part) => part.endsWith(".attn.out")) ?? [];
 const PREVIOUS = "previous";
-/** The last step of attention, which an address leaves out. */
-const LAST = "5";
 
 /** By the address and the edits that the page shows. */
 const ACTS: Record<string, (now: URLSearchParams, edits: readonly Edit[]) => boolean> = {
@@ -47,7 +45,7 @@ const ACTS: Record<string, (now: URLSearchParams, edits: readonly Edit[]) => boo
   "changes undone": (now, edits) => touched.has("e") && !now.has("e") && !edits.length,
   "head chosen": () => touched.has("b") || touched.has("h"),
   "previous head": () => (touched.has("b") || touched.has("h")) && origin.value!.about.kinds?.[block.value]?.[head.value] === PREVIOUS,
-  "worked through": (now) => touched.has("w") && (now.get("w") ?? LAST) === LAST,
+  "worked through": (now) => touched.has("w") && now.get("w") === String(WORKED),
   "cell opened": () => touched.has("o"),
   "temperature changed": () => touched.has("t"),
   "token drawn": () => branches.value.length > arrived.branches,

@@ -31,12 +31,14 @@ export function wanted(about: About, time: number, at: number, block: number, he
   const read = [...about.stream, ...about.contributions].map((name) => LENS + name);
   const own = `blocks.${block}.attn.`;
   const brought = about.served ? about.names.filter((name) => (isLarge(about, time) ? [`${own}v`, `${own}z`].includes(name) : /\.attn\.[vz]$/.test(name))).map((name) => BROUGHT + name) : [];
-  if (!isLarge(about, time)) return [...about.names, ...read, ...brought];
+  const all = [...about.names, ...(about.source?.names ?? [])];
+  if (!isLarge(about, time)) return [...all, ...read, ...brought];
   const steps = about.names.filter((name) => STEPS.some((step) => name === own + step));
   const weights = about.names.filter((name) => name.endsWith(".attn.weights"));
   const maps = isPooled(about, time) ? [...weights.flatMap((name) => [POOLED + name, atPosition(MEAN + name, at)]), ...steps.map((name) => ofHead(name, head))] : [...new Set([...weights, ...steps])];
   return [
     ...brought,
+    ...all.filter((name) => /\.cross\.weights$|^encoder.*\.weights$/.test(name)),
     ...worked(about, own, at, isPooled(about, time) ? servedBy(about, head) : null),
     ...about.stream,
     ...about.contributions.map((name) => atPosition(name, at)),

@@ -5,8 +5,6 @@ import { largest, row, rowOf } from "./rows";
 import { About, Edit, Values, atPosition, ofHead } from "./source";
 import { headOf, servedBy } from "./wanted";
 
-/** Tokens that are shown before the others are folded. */
-export const FEW = 8;
 /** Steps in their order: where an edit sets one, its numbers do not follow from those before. */
 const STEPS = ["q_pre", "q", "k_pre", "k", "v", "scores", "scaled", "masked", "weights", "z", "out"];
 

@@ -1,7 +1,9 @@
-"""Questions to a run: `generate`, `evaluate`, `inspect`; and the run itself: `load`."""
+"""Questions to a run: `generate`, `chat`, `fill`, `evaluate`, `inspect`; and the run itself: `load`."""
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace as changed
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Interval
@@ -20,13 +22,16 @@ from vitral.app.arguments import (
     Weight,
     WhereRun,
     Which,
+    given,
+    lines,
     opened,
     validated,
 )
 from vitral.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from vitral.app.results import Inspection, Samples
+    from vitral.app.conversation import Conversation
+    from vitral.app.results import FilledGaps, Inspection, Samples
     from vitral.app.run import Run
     from vitral.evaluation.measures import Measures, TextMeasures
 
@@ -39,9 +44,10 @@ def generate(
     run: RunLike,
     prompt: Annotated[str, Option()] = "",
     *,
+    source: Annotated[str | Sequence[str], Option(metavar="TEXT|@FILE", parsed=list[str], read=lines)] = (),
     max_tokens: Natural = 400,
     num_samples: Annotated[Count, Option("--samples")] = 1,
-    temperature: Weight = 0.8,
+    temperature: Weight | None = None,
     top_k: Count | None = None,
     top_p: Share | None = None,
     min_p: Share | None = None,
@@ -64,9 +70,10 @@ def generate(
     Args:
         run: Folder of a run.
         prompt: Text to continue.  [default: empty, the beginning of a line]
+        source: Of a run of pairs or labels: text to answer, or @ and a file with one on each line; repeatable.
         max_tokens: Tokens to generate at most.
         num_samples: Number of texts to generate.
-        temperature: Sampling temperature: 0 is greedy, lower is less random.
+        temperature: Sampling temperature: 0 is greedy, lower is less random.  [default: 0.8, of a source 0]
         top_k: Top-k sampling: keep the k most probable tokens.  [default: off]
         top_p: Nucleus sampling: keep the smallest set of tokens with total probability p.  [default: off]
         min_p: Drop tokens below p times the highest probability.  [default: off]
@@ -92,44 +99,181 @@ def generate(
     """
     from vitral.app.results import Samples
     from vitral.data import UnseenCharacter
-    from vitral.decoding import GenerateOptions, Sampling, beam_search, stream, way_of
+    from vitral.decoding import GenerateOptions, Sampling, asking, beam_search, stream, way_of
     from vitral.decoding import generate as sampled
     from vitral.decoding.text import check_stop
 
     if num_beams is not None and num_samples > num_beams:
         raise UsageError("--samples {n}: there are at most as many as --beams {beams}", n=num_samples, beams=num_beams)
     check_stop(stop)
-    loaded = opened(run, checkpoint, device, dtype)
+    loaded, began = opened(run, checkpoint, device, dtype), time.perf_counter()
+    model, tokenizer, sources = loaded.model, loaded.tokenizer, [source] if isinstance(source, str) else list(source)
+    if sources or model.encoder is not None or model.config.num_labels:
+        _require_sources(loaded, sources, prompt)
+    if model.config.num_labels:
+        named = tuple(loaded.labelled(loaded.readable(one, replace)) for one in sources)
+        return Samples(str(loaded.path), loaded.step, named, is_answers=True)
     loaded.sealed.require_causal_lm()
+    heat = 0.0 if greedy else temperature if temperature is not None else 0.8 * (not sources)
     kept = {"top_k": top_k, "top_p": top_p, "min_p": min_p, "repetition_penalty": repetition_penalty}
-    chosen = {
-        "sampling": Sampling.parse({"temperature": 0.0 if greedy else temperature, **kept}, "generate"),
-        "options": GenerateOptions(num_samples=num_samples, crop=crop, use_cache=use_cache),
-        "seed": seed,
-    }
-    model, tokenizer, began = loaded.model, loaded.tokenizer, time.perf_counter()
+    chosen = {"sampling": Sampling.parse({"temperature": heat, **kept}, "generate"), "seed": seed}
+    options = GenerateOptions(num_samples=num_samples, crop=crop, use_cache=use_cache)
     how: dict[str, Any] = {"max_tokens": max_tokens, "stop": tuple(stop)}
+
+    def asked(*texts: str) -> tuple[Sequence[str], GenerateOptions]:
+        return asking(model, tokenizer, texts, options) if sources else (texts, options)
+
     with loaded.in_precision():
         try:
-            text = loaded.readable(prompt, replace)
+            texts = [loaded.readable(one, replace) for one in sources or [prompt]]
             if num_beams is not None:
-                how |= {"num_beams": num_beams, "length_penalty": length_penalty, "n_best": num_samples}
-                found = beam_search(model, tokenizer, text, **how)
-            elif on_text is None or num_samples > 1:
-                found = sampled(model, tokenizer, [text], **how, **chosen)
+                how |= {"num_beams": num_beams, "length_penalty": length_penalty}
+                groups = [beam_search(model, tokenizer, one, **how, options=own) for (one,), own in map(asked, texts)]
+            elif on_text is None or len(texts) * num_samples > 1:
+                prompts, own = asked(*texts)
+                every = sampled(model, tokenizer, prompts, **how, **chosen, options=own)
+                groups = [every[at : at + num_samples] for at in range(0, len(every), num_samples)]
             else:
-                pieces, found = stream(model, tokenizer, text, **how, **chosen), []
-                on_text(text)
-                for piece in pieces:
+                (one,), own = asked(*texts)
+                pieces, groups = stream(model, tokenizer, one, **how, **chosen, options=own), [[]]
+                for piece in chain([] if sources else texts, pieces):
                     on_text(piece)
         except UnseenCharacter as error:
             raise UsageError(
-                '--prompt: {where} is not in {alphabet}; remove it, or replace such characters: --replace " "',
+                '{where} is not in {alphabet}; remove it, or replace such characters: --replace " "',
                 where=error.where,
                 alphabet=error.alphabet,
             ) from None
         way = way_of(model, use_cache=use_cache)
-    return Samples(str(loaded.path), loaded.step, tuple(found), time.perf_counter() - began, way)
+    seconds = time.perf_counter() - began
+    found = tuple(changed(one, prompt=text) for text, group in zip(texts, groups, strict=True) for one in group)
+    return Samples(str(loaded.path), loaded.step, found, seconds, way, is_answers=bool(sources))
+
+
+def _require_sources(run: "Run", sources: Sequence[str], prompt: str) -> None:
+    """Refuse a source where there is no answer to one, and a run of sources without any."""
+    from vitral.data.answers import checked
+
+    if run.sealed.config.corpus.records in (None, "chats"):
+        raise UsageError("{path}: its text has no answers to a source; continue a text with --prompt", path=run.path)
+    if prompt or not sources:
+        raise UsageError("{path}: it answers sources: give --source TEXT, and no --prompt", path=run.path)
+    for one in sources:
+        if not checked(one, "source", "generate"):
+            raise UsageError("{place}: {key} is empty", place="generate", key="source")
+
+
+@validated
+def chat(
+    run: RunLike,
+    messages: Sequence[dict[str, Any]] = (),
+    *,
+    system: str | None = None,
+    user: Annotated[str | None, Option(metavar="SPEAKER")] = None,
+    answer: Annotated[str | None, Option(metavar="SPEAKER")] = None,
+    max_tokens: Natural = 200,
+    temperature: Weight = 0.8,
+    top_k: Count | None = None,
+    top_p: Share | None = None,
+    min_p: Share | None = None,
+    seed: Natural = 0,
+    replace: str | None = None,
+    checkpoint: Which = None,
+    device: WhereRun = None,
+    dtype: RunIn = None,
+) -> "Conversation":
+    """Talk with a run, which stays in memory: a line of yours, an answer, and so on.
+
+    A run of chats answers as it was trained. With any other text your line is a turn of one speaker of a play, and the
+    answer is the next turn of another; where nobody speaks in the text, turns are paragraphs.
+
+    Ctrl-C ends an answer, Ctrl-D the conversation. From a pipe each line is a message.
+
+    Args:
+        run: Folder of a run.
+        messages: Python only: what was said before, as in `[{"role": "user", "content": "Hello"}, …]`.
+        system: Text before all messages; of a run of chats, the system's.  [default: none]
+        user: Line of a play that names you, as in "ROMEO.".  [default: one of the two who speak most]
+        answer: Line of a play that names who answers.  [default: the one who speaks most]
+        max_tokens: Tokens of an answer at most.
+        temperature: Sampling temperature: 0 is greedy, lower is less random.
+        top_k: Top-k sampling: keep the k most probable tokens.  [default: off]
+        top_p: Nucleus sampling: keep the smallest set of tokens with total probability p.  [default: off]
+        min_p: Drop tokens below p times the highest probability.  [default: off]
+        seed: Seed of the random choices.
+        replace: Character to put in place of ones the model has never seen.  [default: refuse them]
+        checkpoint: Checkpoint with the lowest validation loss (best), or the last one.
+        device: Device to run the model on.
+        dtype: Precision to run the model in.
+
+    Raises:
+        UsageError: not a run, one that cannot generate text or answers sources, or a speaker in a run of chats.
+    """
+    from vitral.app.conversation import Conversation, speakers_of
+
+    loaded = opened(run, checkpoint, device, dtype)
+    loaded.sealed.require_causal_lm()
+    records = loaded.sealed.config.corpus.records
+    if records not in (None, "chats"):
+        raise UsageError("{path}: it answers one source; ask it with vitral generate --source", path=loaded.path)
+    if records and (user or answer):
+        raise UsageError("--user and --answer name speakers of a play, and {path} is a run of chats", path=loaded.path)
+    speakers = None
+    if not records:
+        found = ("", "") if user and answer else speakers_of(loaded)
+        speakers = (f"{user}\n" if user else found[0], f"{answer}\n" if answer else found[1])
+    begun = [*([{"role": "system", "content": system}] if system else []), *messages]
+    options = given(top_k=top_k, top_p=top_p, min_p=min_p, replace=replace)
+    return Conversation(loaded, speakers, begun, **options, max_tokens=max_tokens, temperature=temperature, seed=seed)
+
+
+@validated
+def fill(
+    run: RunLike,
+    text: Annotated[str, Option()],
+    *,
+    top: Count = 5,
+    tokens: Count = 1,
+    replace: str | None = None,
+    checkpoint: Which = None,
+    device: WhereRun = None,
+    dtype: RunIn = None,
+) -> "FilledGaps":
+    """Fill the gaps of a text, each from what stands on both sides of it.
+
+    Each [MASK] in the text is a gap. Any text has a pseudo-perplexity: how sure the model is of each token, given all
+    others. The run must be trained to predict hidden tokens (training.objective).
+
+    Args:
+        run: Folder of a run.
+        text: Text with gaps, as in "To [MASK] or not".
+        top: Fillings of each gap to list.
+        tokens: Tokens in each gap.
+        replace: Character to put in place of ones the model has never seen.  [default: refuse them]
+        checkpoint: Checkpoint with the lowest validation loss (best), or the last one.
+        device: Device to run the model on.
+        dtype: Precision to run the model in.
+
+    Raises:
+        UsageError: not a run, one that predicts next tokens only, an empty text, one longer than the context, or an
+            unseen character.
+    """
+    from vitral.app.results import FilledGaps
+    from vitral.evaluation import fill
+    from vitral.evaluation.masking import filling_of
+
+    loaded = opened(run, checkpoint, device, dtype)
+    if (masking := filling_of(loaded.sealed.config.training.objective, loaded.tokenizer)) is None:
+        raise UsageError(
+            "{path}: it was not trained to predict hidden tokens, so it fills no gap; train a run for it: vitral train "
+            "TEXT --set training.objective=mixed, which continues texts too",
+            path=loaded.path,
+        )
+    with loaded.in_precision():
+        around = loaded.tokenizer.around if loaded.sealed.imported else ((), ())
+        how: dict[str, Any] = {"top": top, "tokens": tokens, "replace": replace, "around": around}
+        found = fill(loaded.model, loaded.tokenizer, text, masking, **how)
+    return FilledGaps(str(loaded.path), loaded.step, found)
 
 
 @validated
@@ -169,25 +313,23 @@ def evaluate(
         raise UsageError(
             "--text measures one text alone: leave out --corpus and --copying, which are for the run's own text"
         )
-    from vitral.evaluation import evaluate_split, training_text
-    from vitral.evaluation.measures import Copying, Measures, TextMeasures, loss_on_text
+    from vitral.evaluation import training_text
+    from vitral.evaluation.measures import Copying, Measures, TextMeasures, loss_on_text, measured
 
     loaded = opened(run, checkpoint, device, dtype, corpus)
     folder, step, masking = str(loaded.path), loaded.step, loaded.masking
     with loaded.in_precision():
         if text is not None:
+            loaded.require_own_text()
             name, loss, is_changed = loss_on_text(loaded.model, loaded.tokenizer, text, masking, replace)
             return TextMeasures(folder, step, name, loss, is_changed)
-        splits = loaded.dataset().splits
-        losses = {
-            part: evaluate_split(loaded.model, splits[part], loaded.tokenizer, masking=masking)
-            for part in ("validation", "test")
-        }
+        found = measured(loaded.model, loaded.dataset(), loaded.sealed.config.training.objective)
     copied = None
-    if copying is not False and masking is None:
+    if copying is not False and masking is None and loaded.sealed.config.corpus.records is None:
         copied = Copying.of(loaded.generate(max_tokens=SAMPLE_TOKENS), training_text(loaded.dataset()))
     problems = tuple(loaded.sealed.document("corpus").get("problems", ()))
-    return Measures(folder, step, losses, loaded.ngram_baselines(), copied, masking is not None, problems)
+    told = {"is_masked_lm": masking is not None, "problems": problems}
+    return Measures(folder, step, baselines=loaded.ngram_baselines(), copying=copied, **told, **found)
 
 
 @validated
@@ -226,9 +368,10 @@ def inspect(
     """
     from vitral.app.results import Inspection
     from vitral.inspection import inspect_text
-    from vitral.inspection.edit_data import edits_of, read_edits
+    from vitral.inspection.edits import edits_of, read_edits
 
     loaded = opened(run, checkpoint, device, dtype, corpus)
+    loaded.require_own_text()
     text, made = loaded.readable(text, replace), edits_of(read_edits(edits) if isinstance(edits, str) else edits)
     part = None if windows is None else loaded.dataset().splits["test"]
     how = {"part": part, "windows": windows, "top": top, "edits": made, "masking": loaded.masking}

@@ -55,9 +55,9 @@ def bundle(
         StorageError: writing to disk failed.
     """
     from vitral.app.results import Bundle
+    from vitral.compare import short_names
     from vitral.core.files import create_durably, require_free
     from vitral.page import page_document, page_of
-    from vitral.page.said import short_names
     from vitral.page.tour import stops_of
     from vitral.runs import load_run
 
@@ -184,9 +184,9 @@ def export(
     Args:
         run: Folder of a run.
         out: Folder to create.
-        to: A form of transformers (gpt2, llama, mistral, qwen2, gpt-neox, opt, gpt-neo, mpt; hf takes the first that
-            can express the model), torch-nn, onnx, gguf for llama.cpp and Ollama, or graph, every operation as JSON,
-            for any model.
+        to: A form of transformers (gpt2, llama, mistral, qwen2, gpt-neox, opt, gpt-neo, mpt, bert; hf takes the first
+            that can express the model), torch-nn, onnx, gguf for llama.cpp and Ollama, or graph, every operation as
+            JSON, for any model.
         proof: Open the export in the other library and compare logits, text and tokens.
         checkpoint: Checkpoint with the lowest validation loss (best), or the last one.
 

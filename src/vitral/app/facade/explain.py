@@ -38,6 +38,7 @@ def explain(
     what: Annotated[RunLike, Argument("EXAMPLE.toml|NAME|RUN", offers="examples")],
     text: Annotated[str | None, Option()] = None,
     *,
+    source: str | None = None,
     replace: str | None = None,
     layer: Numbers = None,
     head: Numbers = None,
@@ -61,6 +62,7 @@ def explain(
     Args:
         what: A worked example, by file or name (vitral list examples), or a run.
         text: Run only: text the model reads.  [default: To be]
+        source: Encoder-decoder only: text that the encoder reads; --text is then how its answer begins.
         replace: Character to put in place of ones the model has never seen.  [default: refuse them]
         layer: Run only: blocks to show, as in 0 or 0,1 or all.  [default: 0]
         head: Heads to show, as in 0 or 0,1 or all; worked examples count from 1.  [default: 0 of a run, all of an
@@ -80,6 +82,7 @@ def explain(
         UsageError: neither a run nor an example, or a block, head or position that it does not have.
     """
     from vitral.core.language import _, language
+    from vitral.data.answers import ANSWER
     from vitral.explanation import RunView, walk_backward, walk_example, walk_run
     from vitral.explanation.examples.by_name import find_example
 
@@ -97,10 +100,13 @@ def explain(
             backward=backward,
         )
         loaded = opened(what, checkpoint, device, dtype)
+        if source is not None:
+            source = loaded.readable(source, replace)
+            text = (ANSWER if ANSWER in loaded.tokenizer.declared else "") + (text or "")
         read = loaded.readable(TEXT if text is None else text, replace)
         with loaded.in_precision():
-            return walk_run(loaded.model, loaded.tokenizer, read, view, loaded.path.name)
-    of_runs = given(text=text, replace=replace, layer=layer, block=block or None, ending=ending or None)
+            return walk_run(loaded.model, loaded.tokenizer, read, view, loaded.path.name, source)
+    of_runs = given(text=text, source=source, replace=replace, layer=layer, block=block or None, ending=ending or None)
     if of_runs:
         raise UsageError(
             "explain: {what} is no run; leave out {given}, or give the folder of a run",

@@ -217,8 +217,7 @@ def doctor(run: Annotated[RunLike | None, Argument("RUN|STUDY", Path)] = None, *
         UsageError: none of them.
     """
     from vitral.doctor import examine_machine
-    from vitral.doctor.run import examine_run, repair_run
-    from vitral.doctor.study import examine_study, is_study
+    from vitral.doctor.folders import examine_run, examine_study, is_study, repair_run
 
     if run is None:
         if repair:
@@ -257,7 +256,7 @@ def list_studies(*, times: bool = False) -> "Names":
     from vitral.app.results import Names
     from vitral.core.language import in_language
     from vitral.studies import study_names
-    from vitral.studies.study_cost import study_minutes
+    from vitral.studies.plan import study_minutes
 
     with in_language("en"):
         return Names("studies", study_names(), study_minutes() if times else {})

@@ -23,10 +23,9 @@ from vitral.app.terminal import training, views
 from vitral.app.terminal.help import COMPLETING, Group, LanguageOption, TranslatedCommand, refusal, speaking
 from vitral.app.terminal.streams import OutputLost, complain, complain_of, guard, say, settle, show_traceback
 from vitral.app.terminal.training import be_silent, leave
-from vitral.core import interrupts
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _
-from vitral.core.process import end_with_parent, launched
+from vitral.core.process import end_with_parent, launched, watch_interrupts
 
 COMMANDS = (
     Command(study.demo, views.show_demo, training.touring, has_parts=False),
@@ -39,6 +38,8 @@ COMMANDS = (
     Command(ask.evaluate, views.show),
     Command(study.compare, views.show_with_page),
     Command(ask.generate, views.show_samples, views.pieces),
+    Command(ask.chat, views.show_conversation),
+    Command(ask.fill, views.show),
     Command(ask.inspect, views.show_inspection, partial(views.into_new_file, views.INSPECTED)),
     Command(explain.explain, views.show_walkthrough, partial(views.into_new_file, views.WALKED)),
     Command(explain.exercise, views.show_exercise, views.sheets_listed, has_parts=False),
@@ -159,7 +160,7 @@ def main() -> None:
         end_with_parent(signal.SIGTERM)
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else PyTorch tells the user of lost connections too
     else:  # ranks end together, by their launcher
-        interrupts.watch(complain)
+        watch_interrupts(complain)
     with speaking(sys.argv[1:]):
         code = _run(sys.argv[1:])
         settle()

@@ -134,11 +134,12 @@ def runnable(line: str) -> str:
     return re.sub(r"\bvitral (?=[a-z])", lambda _found: f"{shlex.quote(program)} ", line)
 
 
-def print_json(data: Any) -> None:
-    """Print plain data as JSON."""
+def print_json(data: Any, indent: int | None = 2) -> None:
+    """Print plain data as JSON; without an indent, on one line."""
     import json
 
-    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=not prints_unicode()) + "\n")
+    sys.stdout.write(json.dumps(data, indent=indent, ensure_ascii=not prints_unicode()) + "\n")
+    sys.stdout.flush()
 
 
 def prints_unicode() -> bool:

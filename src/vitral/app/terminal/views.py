@@ -17,6 +17,7 @@ from vitral.core.errors import StorageError, UsageError
 from vitral.core.language import _, in_language, ngettext
 
 if TYPE_CHECKING:
+    from vitral.app.conversation import Conversation
     from vitral.app.exercises import WrittenExercise
     from vitral.app.results import DemoPage, Inspection, Names, Samples
     from vitral.app.run import Run
@@ -145,6 +146,39 @@ def show_samples(samples: "Samples", *, stats: bool = False, format: Format = "t
         how=how,
     )
     print(said, file=sys.stderr)
+
+
+def show_conversation(talk: "Conversation", *, format: Format = "text") -> None:
+    """Lines of a person, or of a pipe, and the answers.
+
+    Args:
+        format: Output for people (text) or programs (json, an answer a line).
+    """
+    is_person, is_json = sys.stdin.isatty() and format == "text", format == "json"
+    user, answer = (f"{each.strip() or '>'} " if is_person else "" for each in talk.speakers or ("", ""))
+    if is_person:
+        complain("Ctrl-C ends an answer, Ctrl-D the conversation")
+    while line := _line_of_person(user):
+        dropped = talk.dropped
+        try:
+            write_text(answer)
+            talk.say(line, len if is_json else write_text)
+        except (KeyboardInterrupt, UsageError) as stopped:
+            if not is_person:
+                raise
+            complain(str(stopped) or "interrupted")
+        if talk.dropped and not dropped:
+            complain("the context is full: the oldest messages are no longer read")
+        if is_json:
+            print_json(talk.messages[-1], indent=None)
+        else:
+            write_text("\n")
+
+
+def _line_of_person(mark: str) -> str:
+    """The next line of standard input that is not empty; empty at its end."""
+    write_text(mark)
+    return next(filter(None, map(str.strip, iter(sys.stdin.readline, ""))), "")
 
 
 def show_inspection(
@@ -370,9 +404,18 @@ def show_trained(run: "Run", *, ranks: Threads | None = None, tensorboard: bool 
         tensorboard: Also write TensorBoard events.
     """
     from vitral.report.run import write_run_report
+    from vitral.runs.objectives import objective_name
 
     tell("report: {path}", path=write_run_report(run.path))
-    tell('next:   vitral generate {run}    vitral evaluate {run}    vitral inspect {run} --text "…"', run=run.path)
+    objective, model, ask, look = run.config["training"]["objective"], run.model, "generate {}", 'inspect {} --text "…"'
+    if objective_name(objective) == "masked":
+        ask = 'fill {} --text "… [MASK] …"'
+    elif records := run.config["corpus"].get("records"):
+        ask = "chat {}" if records == "chats" else 'generate {} --source "…"'
+    if model.encoder is not None or model.config.num_labels:
+        look = f'explain {{}} --{"text" if model.encoder is None else "source"} "…"'
+    told = {"ask": ask.format(run.path), "look": look.format(run.path)}
+    tell("next:   vitral {ask}    vitral evaluate {run}    vitral {look}", **told, run=run.path)
 
 
 def show_continued(run: "Run", *, ranks: Threads | None = None) -> None:

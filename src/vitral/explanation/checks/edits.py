@@ -70,7 +70,7 @@ temperature-missing: softmax(log(a) / k) -> a
 temperature-inverted: softmax(log(a) / k) -> softmax(log(a) * k)
 temperature-direct: softmax(log(a) / k) -> softmax(a / k)
 temperature-direct: softmax(log(a) / k) -> a / k
-not-renormalised: a / sum(a, -1) -> a
+not-renormalised: normalised(a) -> a
 """
 """Kind of a slip and its placeholders, what is meant, what is done."""
 MOST_KEPT = 8
@@ -285,12 +285,11 @@ def _positions(node: Tree) -> Iterator[Edit]:
 def _choices(node: Tree) -> Iterator[Edit]:
     """Another number of words kept; the second best word, or the least probable."""
     match node:
-        case Call("divide", (Call(keep, (shares, Constant(float() as value))), Call("sum"))) if keep.startswith("keep"):
+        case Call("normalised", (Call(keep, (shares, Constant(float() as value))),)):
             is_count = keep == "keep top k"
             for number in (value - 1, value + 1) if is_count else range(1, MOST_KEPT):
                 kept = Call("keep top k", (shares, Constant(float(number))))
-                places = {"number": int(number)}
-                yield Edit("kept-other", Call("divide", (kept, Call("sum", (kept,), (-1,)))), places)
+                yield Edit("kept-other", Call("normalised", (kept,)), {"number": int(number)})
         case Call("place of largest", (shares,)):
             rest = Call("where", (Call("equal", (shares, Call("max", (shares,), (-1,)))), Constant(-1.0), shares))
             yield Edit("second-best", Call("place of largest", (rest,)))

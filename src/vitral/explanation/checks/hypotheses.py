@@ -10,7 +10,7 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.explanation.checks.author import Author
 from vitral.explanation.checks.edits import Edit, edits, scales
-from vitral.explanation.checks.rounding import RoundingRule, is_softmax
+from vitral.explanation.checks.rounding import RoundingRule
 from vitral.explanation.checks.slips import Slip
 from vitral.explanation.expressions import Call, Reference, Tree, compute, nodes, references, substituted
 from vitral.explanation.sheet import SheetQuantity, Values
@@ -183,7 +183,7 @@ class Supposer:
     def terms(self) -> Made:
         """One term of a sum missing, doubled, with the wrong sign, or added in place of multiplied, in one cell."""
         usual, product, name = self.base[self.target.name], _product(self.target), self.target.name
-        if is_softmax(self.target):  # the sum lacks a term: the same one in every row, or the last or first not 0
+        if self.target.is_share:  # the sum lacks a term: the same one in every row, or the last or first not 0
             size, seen = usual.shape[-1], usual > 0
             columns = torch.arange(size)
             last = columns == (columns * seen).argmax(dim=-1, keepdim=True)
@@ -206,13 +206,14 @@ class Supposer:
     def fitted(self, printed: Tensor) -> Made:
         """A wrong factor of the scores or a wrong total of the weights, whatever it is, found from what is printed."""
         step, known, true = self.target, printed.isfinite(), self.base[self.target.name]
-        if is_softmax(step):
+        if step.is_share:
             seen = known & (true > 0) & (printed > 0)
             total = (true * seen).sum(-1, keepdim=True) / (printed * seen).sum(-1, keepdim=True).clamp(min=1e-9)
             factors = torch.where((seen.sum(-1, keepdim=True) > 1) & (total > 0), total, 1.0)
             rows = int(((factors - 1).abs() > 1e-3).sum())
             yield Slip("total-wrong", step.name, {}, "row", FIT * rows), true / factors
-            [x] = step.tree.arguments[:1] if isinstance(step.tree, Call) else [step.tree]
+            assert isinstance(step.outer, Call)
+            x = step.outer.arguments[0]
             entries = self.value_of(x)
             if entries is not None and bool(seen.any()):
                 factor = _factor(entries, printed, seen)
@@ -239,7 +240,7 @@ class Supposer:
 
 
 def _factor(entries: Tensor, weights: Tensor, seen: Tensor) -> float:
-    """The factor of the entries with which their softmax fits weights best: log weights are linear in it."""
+    """The factor of the entries of which the powers of e fit weights best: log weights are linear in it."""
     share = torch.where(seen, weights, 0.0)
     share = share / share.sum(-1, keepdim=True).clamp(min=1e-12)
 

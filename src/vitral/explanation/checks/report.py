@@ -14,11 +14,11 @@ from torch import Tensor
 from vitral.core.shown import Shown, Tabular
 from vitral.explanation.checks.diagnosis import Explained
 from vitral.explanation.checks.hypotheses import WORDS
-from vitral.explanation.checks.rounding import RoundingRule, is_softmax
+from vitral.explanation.checks.rounding import RoundingRule
 from vitral.explanation.checks.slips import Slip
 from vitral.explanation.checks.units import Unit
 from vitral.explanation.examples.example import AuthorClaim, Example
-from vitral.explanation.formulas import text
+from vitral.explanation.formulas import number, text
 from vitral.explanation.formulas.notation import Expression, Name
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.sheet import Index, Sheet
@@ -142,20 +142,20 @@ class CheckReport(Shown, Tabular):
 
     def __str__(self) -> str:
         """The report as plain text in the current language."""
-        return report_text(self, phrases())
+        return Told(self, phrases()).text()
 
     def plain(self) -> dict[str, Any]:
         """The whole report as plain data for JSON, in English; rows, columns and heads are counted from 1."""
-        say, first = phrases("en"), self.first_wrong
+        told, first = Told(self, phrases("en")), self.first_wrong
         return {
             "file": str(self.example.path) if self.example.path else None,
             "title": self.example.title,
             "verdict": self.worst.value,
             "counts": self.counts(),
-            "habit": self.rule and rule_words(self.rule, say),
-            "summary": summary(self, say),
-            "first_wrong": first and _finding(self, first, say),
-            "findings": [_finding(self, finding, say) for checked in self.quantities for finding in checked.findings],
+            "habit": self.rule and told.rule(self.rule),
+            "summary": told.summary(),
+            "first_wrong": first and told.plain(first),
+            "findings": [told.plain(finding) for checked in self.quantities for finding in checked.findings],
         }
 
     def records(self) -> list[dict[str, Any]]:
@@ -194,197 +194,202 @@ class RowFinding:
     working: str
 
 
-def summary(report: CheckReport, say: Phrases) -> str:
-    """One sentence with the number of cells of each verdict."""
-    counts = report.counts()
-    total = sum(counts.values()) - counts["unknown"]
-    if not total:
-        return say("check.nothing")
-    if report.worst is Verdict.right:
-        return say("check.all_right", count=total)
-    key = "check.all_fine" if report.worst in FINE else "check.summary"
-    doubts = counts["doubtful"] + counts["unclear"] > 0
-    return say(f"{key}_doubts" if doubts else key, count=total, **counts)
+@dataclass(frozen=True)
+class Told:
+    """A report in words.
 
+    Attributes:
+        report: the report.
+        say: the language.
+    """
 
-def rule_words(rule: RoundingRule, say: Phrases) -> str:
-    """A rounding rule in words."""
-    return ", ".join(
-        say(f"rounding.{key}", unit=say.number(f"{10.0**-decimals:.{decimals}f}")) for key, decimals in rule.named
-    )
+    report: CheckReport
+    say: Phrases
 
+    @property
+    def sheet(self) -> Sheet:
+        """The computation."""
+        return self.report.example.sheet
 
-def first_wrong(report: CheckReport, say: Phrases) -> str:
-    """The first cell that is wrong in itself, as a sentence; empty if there is none."""
-    finding = report.first_wrong
-    if finding is None:
-        return ""
-    cell = text(_named(report, finding), report.example.decimals, say)
-    return say("check.first", step=f"{_step(report, finding.name)} ({_of_head(finding, report, say)}{cell})")
+    def summary(self) -> str:
+        """One sentence with the number of cells of each verdict."""
+        counts = self.report.counts()
+        total = sum(counts.values()) - counts["unknown"]
+        if not total:
+            return self.say("check.nothing")
+        if self.report.worst is Verdict.right:
+            return self.say("check.all_right", count=total)
+        key = "check.all_fine" if self.report.worst in FINE else "check.summary"
+        doubts = counts["doubtful"] + counts["unclear"] > 0
+        return self.say(f"{key}_doubts" if doubts else key, count=total, **counts)
 
+    def rule(self, rule: RoundingRule) -> str:
+        """A rounding rule."""
+        return ", ".join(
+            self.say(f"rounding.{key}", unit=self.say.number(f"{10.0**-decimals:.{decimals}f}"))
+            for key, decimals in rule.named
+        )
 
-def report_text(report: CheckReport, say: Phrases) -> str:
-    """The whole report as lines of plain text."""
-    counts, rule = report.counts(), ""
-    if report.rule is not None and counts["rounding"]:  # a number is right only by the rule
-        rule = say("check.rule", rule=rule_words(report.rule, say))
-    elif report.rule is None and counts["unclear"]:
-        rule = say("check.no_rule")
-    lines = [report.example.told(say.language).title, summary(report, say), rule, first_wrong(report, say)]
-    for row in rows(report, say):
-        claimed, expected = "  ".join(row.claimed), "  ".join(row.expected)
-        verdict = "; ".join(filter(None, [say(f"check.{row.verdict}"), row.guess]))
-        lines.append(f"{row.step} {row.where}: {claimed} | {say('check.expected')} {expected} | {verdict}")
-        lines += [f"  {row.working}"] if row.working else []
-    return "\n".join(filter(None, lines))
+    def first_wrong(self) -> str:
+        """The first cell that is wrong in itself, as a sentence; empty if there is none."""
+        finding = self.report.first_wrong
+        if finding is None:
+            return ""
+        cell = text(self._named(finding), self.report.example.decimals, self.say)
+        return self.say("check.first", step=f"{self._step(finding.name)} ({self._of_head(finding)}{cell})")
 
+    def text(self) -> str:
+        """The whole report as lines of plain text."""
+        report, say = self.report, self.say
+        counts, rule = report.counts(), ""
+        if report.rule is not None and counts["rounding"]:  # a number is right only by the rule
+            rule = say("check.rule", rule=self.rule(report.rule))
+        elif report.rule is None and counts["unclear"]:
+            rule = say("check.no_rule")
+        lines = [report.example.told(say.language).title, self.summary(), rule, self.first_wrong()]
+        for row in self.rows():
+            claimed, expected = "  ".join(row.claimed), "  ".join(row.expected)
+            verdict = "; ".join(filter(None, [say(f"check.{row.verdict}"), row.guess]))
+            lines.append(f"{row.step} {row.where}: {claimed} | {say('check.expected')} {expected} | {verdict}")
+            lines += [f"  {row.working}"] if row.working else []
+        return "\n".join(filter(None, lines))
 
-def rows(report: CheckReport, say: Phrases) -> Iterator[RowFinding]:
-    """The rows in which a cell is not right, in the order of the computation."""
-    for checked in report.quantities:
-        for place, cells in itertools.groupby(checked.findings, lambda finding: finding.index[:-1]):
-            yield _row(report, checked, place, list(cells), say)
+    def rows(self) -> Iterator[RowFinding]:
+        """The rows in which a cell is not right, in the order of the computation."""
+        for checked in self.report.quantities:
+            for place, cells in itertools.groupby(checked.findings, lambda finding: finding.index[:-1]):
+                yield self._row(checked, place, list(cells))
 
+    def _row(self, checked: CheckedQuantity, place: Index, cells: list[CellFinding]) -> RowFinding:
+        name = checked.claim.name
+        claimed, expected = (values[place].tolist() for values in (checked.claim.values, checked.expected))
+        if not place:  # a list: only the cells that are not right are shown
+            claimed, expected = [cell.claimed for cell in cells], [cell.expected for cell in cells]
+        wrong = [cell for cell in cells if cell.verdict is Verdict.wrong]
+        guesses = list(dict.fromkeys(self.guess(cell) for cell in wrong if cell.slip))
+        if place and wrong and not guesses and name in self.sheet and self.sheet[name].is_share:
+            total = sum(claimed)
+            if abs(total - 1) > 0.5 * len(claimed) * checked.unit.of(torch.tensor(claimed)).max() + 1e-9:
+                guesses.append(self.say("check.total", total=self._printed(name, total)))
+        working_of = ""
+        if wrong:
+            line = self._of_head(wrong[0]) + self.working(wrong[0])
+            working_of = self.say("check.printed", working=line, claimed=self._printed(name, wrong[0].claimed))
+        return RowFinding(
+            step=self._step(name),
+            where=self._where(name, cells),
+            claimed=self._printed_row(name, claimed),
+            expected=self._printed_row(name, expected),
+            verdict=max((cell.verdict for cell in cells), key=ORDER.index),
+            guess="; ".join(guesses),
+            working=working_of,
+        )
 
-def _row(
-    report: CheckReport, checked: CheckedQuantity, place: Index, cells: list[CellFinding], say: Phrases
-) -> RowFinding:
-    sheet, name = report.example.sheet, checked.claim.name
-    claimed, expected = (values[place].tolist() for values in (checked.claim.values, checked.expected))
-    if not place:  # a list: only the cells that are not right are shown
-        claimed, expected = [cell.claimed for cell in cells], [cell.expected for cell in cells]
-    wrong = [cell for cell in cells if cell.verdict is Verdict.wrong]
-    guesses = list(dict.fromkeys(guess(cell, report, say) for cell in wrong if cell.slip))
-    if place and wrong and not guesses and name in sheet and is_softmax(sheet[name]):
-        total = sum(claimed)
-        if abs(total - 1) > 0.5 * len(claimed) * checked.unit.of(torch.tensor(claimed)).max() + 1e-9:
-            guesses.append(say("check.total", total=_printed(report, name, total, say)))
-    working_of = ""
-    if wrong:
-        printed = _printed(report, name, wrong[0].claimed, say)
-        line = _of_head(wrong[0], report, say) + working(report, wrong[0], say)
-        working_of = say("check.printed", working=line, claimed=printed)
-    return RowFinding(
-        step=_step(report, name),
-        where=_where(sheet, name, cells, say),
-        claimed=_printed_row(report, name, claimed, say),
-        expected=_printed_row(report, name, expected, say),
-        verdict=max((cell.verdict for cell in cells), key=ORDER.index),
-        guess="; ".join(guesses),
-        working=working_of,
-    )
+    def _where(self, name: str, cells: list[CellFinding]) -> str:
+        sheet = self.sheet
+        axes, place = sheet[name].axes if name in sheet else (), cells[0].index[:-1]
+        if not place:
+            words = [sheet.vocabulary[cell.index[0]] for cell in cells if len(sheet.vocabulary) > cell.index[0]]
+            return ", ".join(words) if axes[-1:] in (("vocab",), ("row",)) or name == "logits" else ""
+        row, names, first = place[-1], sheet.sources if axes[-2:-1] == ("source",) else sheet.tokens, sheet.namer.first
+        told = f"{row + first} ({names[row]})" if len(names) > row else str(row + first)
+        line = "column" if sheet.conventions.turned(name) else "row"
+        if len(place) == 2 and sheet.num_heads > 1:
+            return self.say(f"check.head_{line}", head=place[0] + first, row=told)
+        return self.say(f"check.{line}", row=told)
 
+    def guess(self, finding: CellFinding) -> str:
+        """The diagnosis, with the numbers of the row that each candidate gives; empty without one."""
+        slip = finding.slip
+        if slip is None:
+            return ""
+        told = [self._slip(one, finding) for one in slip.candidates]
+        if slip.other is not None:
+            return self.say("slips.or", slip=told[0], other=told[1])
+        return told[0] if slip.sure else self.say("slips.probably", slip=told[0])
 
-def _where(sheet: Sheet, name: str, cells: list[CellFinding], say: Phrases) -> str:
-    axes, place = sheet[name].axes if name in sheet else (), cells[0].index[:-1]
-    if not place:
-        words = [sheet.vocabulary[cell.index[0]] for cell in cells if len(sheet.vocabulary) > cell.index[0]]
-        return ", ".join(words) if axes[-1:] in (("vocab",), ("row",)) or name == "logits" else ""
-    row, names, first = place[-1], sheet.sources if axes[-2:-1] == ("source",) else sheet.tokens, sheet.namer.first
-    told = f"{row + first} ({names[row]})" if len(names) > row else str(row + first)
-    line = "column" if sheet.conventions.turned(name) else "row"
-    if len(place) == 2 and sheet.num_heads > 1:
-        return say(f"check.head_{line}", head=place[0] + first, row=told)
-    return say(f"check.{line}", row=told)
+    def _slip(self, slip: Slip, finding: CellFinding) -> str:
+        """A slip as a phrase; rows, terms and heads are counted as the sheet counts."""
+        sheet, first = self.sheet, self.sheet.namer.first
+        places: dict[str, Any] = {"expected": self._printed(finding.name, finding.expected), **slip.places}
+        places |= {name: places[name] + first for name in ("term", "head", "other") if name in places}
+        row, index, used = places.get("row"), places.get("index"), places.get("used")
+        if row is not None:
+            places["row"] = f"{row[0]}[{':,' if sheet.conventions.turned(row[0]) else ''}{row[1] + first}]"
+        if index is not None:
+            places["cell"] = f"{places['table']}[{','.join(str(place + first) for place in index[-2:])}]"
+        if isinstance(used, float):
+            places["used"] = self.say.number(f"{used:g}").replace("-", "−")
+        how = f"_{places['how']}" if "how" in places else ""
+        words = self.say(f"slips.{slip.kind}{how}", **places)
+        if slip.step != finding.name and slip.step in sheet:
+            words = self.say("slips.at", slip=words, step=slip.step)
+        if slip.made is None:
+            return words
+        made = slip.made[finding.index] if slip.grain == "cell" else slip.made[finding.index[:-1]]
+        numbers = self._printed_row(finding.name, made.reshape(-1).tolist())
+        return self.say("check.gives", slip=words, numbers="  ".join(numbers))
 
+    def working(self, finding: CellFinding) -> str:
+        """A cell's arithmetic in one line."""
+        claimed = {claim.name for claim in self.report.example.claims}
+        hidden = [quantity.name for quantity in self.sheet.quantities if quantity.name not in claimed]
+        made = self.sheet.arithmetic(finding.name, finding.index, through=hidden)
+        return text(replace(made, target=self._named(finding)).equation(), self.report.example.decimals, self.say)
 
-def guess(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
-    """The diagnosis in words, with the numbers of the row that each candidate gives."""
-    slip = finding.slip
-    if slip is None:
-        return ""
-    told = [_slip_words(one, finding, report, say) for one in slip.candidates]
-    if slip.other is not None:
-        return say("slips.or", slip=told[0], other=told[1])
-    return told[0] if slip.sure else say("slips.probably", slip=told[0])
+    def _named(self, finding: CellFinding) -> Expression:
+        """The cell's name, with the quantity as the file calls it."""
+        cell = self.sheet.cell(finding.name, finding.index)
+        return replace(cell, letters=self._step(finding.name)) if isinstance(cell, Name) else cell
 
+    def _of_head(self, finding: CellFinding) -> str:
+        """The head of a cell before its name, if there are several."""
+        if len(finding.index) < 3 or self.sheet.num_heads == 1:
+            return ""
+        return f"{self.say('explain.head', number=finding.index[0] + self.sheet.namer.first)}: "
 
-def _slip_words(slip: Slip, finding: CellFinding, report: CheckReport, say: Phrases) -> str:
-    """A slip as a phrase; rows, terms and heads are counted as the sheet counts."""
-    sheet, first = report.example.sheet, report.example.sheet.namer.first
-    places: dict[str, Any] = {"expected": _printed(report, finding.name, finding.expected, say), **slip.places}
-    places |= {name: places[name] + first for name in ("term", "head", "other") if name in places}
-    row, index, used = places.get("row"), places.get("index"), places.get("used")
-    if row is not None:
-        places["row"] = f"{row[0]}[{':,' if sheet.conventions.turned(row[0]) else ''}{row[1] + first}]"
-    if index is not None:
-        places["cell"] = f"{places['table']}[{','.join(str(place + first) for place in index[-2:])}]"
-    if isinstance(used, float):
-        places["used"] = say.number(f"{used:g}").replace("-", "−")
-    how = f"_{places['how']}" if "how" in places else ""
-    words = say(f"slips.{slip.kind}{how}", **places)
-    if slip.step != finding.name and slip.step in sheet:
-        words = say("slips.at", slip=words, step=slip.step)
-    if slip.made is None:
-        return words
-    made = slip.made[finding.index] if slip.grain == "cell" else slip.made[finding.index[:-1]]
-    numbers = _printed_row(report, finding.name, made.reshape(-1).tolist(), say)
-    return say("check.gives", slip=words, numbers="  ".join(numbers))
+    def _step(self, name: str) -> str:
+        """The quantity's name in the file."""
+        return self.report.of(name).claim.label
 
+    def _printed_row(self, name: str, values: list[float]) -> tuple[str, ...]:
+        """A row's numbers with equal numbers of decimals, none if all are whole."""
+        whole = all(not math.isfinite(value) or value == round(value) for value in values)
+        return tuple(self._printed(name, value, whole=whole) for value in values)
 
-def working(report: CheckReport, finding: CellFinding, say: Phrases) -> str:
-    """A cell's arithmetic in one line."""
-    sheet, claimed = report.example.sheet, {claim.name for claim in report.example.claims}
-    hidden = [quantity.name for quantity in sheet.quantities if quantity.name not in claimed]
-    made = sheet.arithmetic(finding.name, finding.index, through=hidden)
-    return text(replace(made, target=_named(report, finding)).equation(), report.example.decimals, say)
+    def _printed(self, name: str, value: float, *, whole: bool = True) -> str:
+        if math.isnan(value):
+            return "?"
+        word = printed_word(self.sheet, name, value)
+        if word is not None:
+            return word
+        if math.isinf(value):
+            return number(value, 0)
+        return self.say.number(
+            rounded(value, self.report.of(name).unit.decimals_of(value), whole=whole).replace("-", "−")
+        )
 
+    def plain(self, finding: CellFinding) -> dict[str, Any]:
+        """A finding as plain data."""
 
-def _named(report: CheckReport, finding: CellFinding) -> Expression:
-    """The cell's name, with the quantity as the file calls it."""
-    cell = report.example.sheet.cell(finding.name, finding.index)
-    return replace(cell, letters=_step(report, finding.name)) if isinstance(cell, Name) else cell
+        def value(number: float) -> float | str:
+            word = printed_word(self.sheet, finding.name, number)
+            return word if word is not None else number if math.isfinite(number) else str(number)
 
-
-def _of_head(finding: CellFinding, report: CheckReport, say: Phrases) -> str:
-    """The head of a cell before its name, if there are several."""
-    sheet = report.example.sheet
-    if len(finding.index) < 3 or sheet.num_heads == 1:
-        return ""
-    return f"{say('explain.head', number=finding.index[0] + sheet.namer.first)}: "
-
-
-def _step(report: CheckReport, name: str) -> str:
-    """The quantity's name in the file."""
-    return report.of(name).claim.label
-
-
-def _printed_row(report: CheckReport, name: str, values: list[float], say: Phrases) -> tuple[str, ...]:
-    """A row's numbers with equal numbers of decimals, none if all are whole."""
-    whole = all(not math.isfinite(value) or value == round(value) for value in values)
-    return tuple(_printed(report, name, value, say, whole=whole) for value in values)
-
-
-def _printed(report: CheckReport, name: str, value: float, say: Phrases, *, whole: bool = True) -> str:
-    if math.isnan(value):
-        return "?"
-    word = printed_word(report.example.sheet, name, value)
-    if word is not None:
-        return word
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    return say.number(rounded(value, report.of(name).unit.decimals_of(value), whole=whole).replace("-", "−"))
-
-
-def _finding(report: CheckReport, finding: CellFinding, say: Phrases) -> dict[str, Any]:
-    def value(number: float) -> float | str:
-        word = printed_word(report.example.sheet, finding.name, number)
-        return word if word is not None else number if math.isfinite(number) else "inf" if number > 0 else "-inf"
-
-    slip = finding.slip
-    return {
-        "step": _step(report, finding.name),
-        "cell": [place + 1 for place in finding.index],
-        "claimed": value(finding.claimed),
-        "expected": value(finding.expected),
-        "verdict": finding.verdict.value,
-        "slip": slip and slip.kind,
-        "slip_in": slip and slip.step,
-        "slip_sure": slip and slip.sure,
-        "slip_or": slip and slip.other and slip.other.kind,
-        "guess": guess(finding, report, say),
-        "arithmetic": working(report, finding, say),
-    }
+        slip = finding.slip
+        return {
+            "step": self._step(finding.name),
+            "cell": [place + 1 for place in finding.index],
+            "claimed": value(finding.claimed),
+            "expected": value(finding.expected),
+            "verdict": finding.verdict.value,
+            "slip": slip and slip.kind,
+            "slip_in": slip and slip.step,
+            "slip_sure": slip and slip.sure,
+            "slip_or": slip and slip.other and slip.other.kind,
+            "guess": self.guess(finding),
+            "arithmetic": self.working(finding),
+        }
 
 
 def printed_word(sheet: Sheet, name: str, value: float) -> str | None:

@@ -117,7 +117,7 @@ class RoundingRule:
 
     def printed(self, quantity: SheetQuantity, values: Tensor, unit: Unit) -> Tensor:
         """What is printed of a computed step: rounded where that is not up to the check's tolerance."""
-        if not self.repairs or not is_softmax(quantity):
+        if not self.repairs or not quantity.is_share:
             return values
         written = self.rounded(values, unit.of(values))
         last = _last_positive(values)
@@ -181,11 +181,6 @@ def site(call: Call) -> str:
     if call.function == "aside":
         return SITES.get(call.settings[0], "")
     return {"matmul": "product", "exp": "power"}.get(call.function, "")
-
-
-def is_softmax(quantity: SheetQuantity) -> bool:
-    """Whether each row of a quantity adds up to 1."""
-    return isinstance(quantity.tree, Call) and quantity.tree.function == "softmax"
 
 
 def _last_positive(weights: Tensor) -> Tensor:

@@ -127,25 +127,18 @@ def _architecture(given: Given, values: Values) -> Architecture:
     except UsageError as error:
         raise given.refuse(str(error), "mask") from None
     rows = tuple(given.word(token, "tokens", "tokens") for token in head.tokens) if "embedding" in values else ()
-    return Architecture(
+    return Architecture.of(
+        head,
         stream=given.stream,
         norm=head.block,
         mask=mask,
-        scale=head.scale,
         num_heads=given.sizes.get("heads", (1, ""))[0],
-        d_k=head.d_k,
-        activation=head.activation,
-        norm_type=head.norm_type,
-        epsilon=head.epsilon,
         final_norm=head.final_norm or "final_norm_gain" in values,
-        tied=head.tied,
         rows=rows,
         sinusoidal=any(
             value == "sinusoidal" and given.name(key) == "position_embedding" for key, value in head.given.items()
         ),
-        position_base=head.position_base,
         position_halves=head.positions == "halves",
-        first_position=head.first_position,
         softmax_base=math.e if head.softmax_base == "e" else head.softmax_base,
         memory=given.has_memory,
     )

@@ -16,8 +16,8 @@ from vitral.core.language import N_, _
 from vitral.explanation.examples.schema import Refuse
 from vitral.explanation.examples.settings import Head
 from vitral.explanation.expressions import Call, Constant, read
-from vitral.explanation.formulas.notation import Equation, Name, Number, Over, Product, Sum, Words
-from vitral.explanation.rows import CellNamer, Row, numbers
+from vitral.explanation.formulas.notation import Equation, Name, Number, Product, Sum, Words
+from vitral.explanation.rows import CellNamer, Row
 from vitral.explanation.sheet import Sheet, SheetQuantity, computed
 from vitral.model import ModelConfig, parameter_table
 from vitral.runs.config import preset_model
@@ -79,28 +79,6 @@ class Counted(Row):
         return Equation((terms[0] if len(terms) == 1 else Sum(tuple(terms)),))
 
 
-@dataclass(frozen=True)
-class Total(Row):
-    """The sum of all rows.
-
-    Attributes:
-        rest: parameters of the model that no row names.
-    """
-
-    rest: float = 0.0
-
-    def formula(self, name: str) -> Equation:
-        """The sum over rows, and what they leave out."""
-        rows, others = Over("i", Name("rows", below="i")), Name("others")
-        if not self.rest:
-            return Equation((Name(name), rows))
-        return Equation((Name(name), rows + others), after=(Equation((others, Number(self.rest))),))
-
-    def worked(self, inputs: Sequence[Tensor], index: tuple[int, ...], namer: CellNamer) -> Equation:
-        """The counts of all rows."""
-        return Equation((Sum((*numbers(inputs[0]), *([Number(self.rest)] if self.rest else []))),))
-
-
 def parameter_sheet(head: Head, refuse: Refuse) -> Sheet:
     """The sheet of a parameter table: "rows" in the author's order, and "total".
 
@@ -136,11 +114,11 @@ def parameter_sheet(head: Head, refuse: Refuse) -> Sheet:
     named = {name for names in shapes.values() for name in names}
     rest = float(sum(math.prod(shape) for name, shape in table.items() if name not in named))
     counted = Counted(tuple(tuple(table[name] for name in names) for names in shapes.values()))
-    total = read("sum(rows, -1)")
-    total = Call("add", (total, Constant(rest))) if rest else total
+    total = read("lifted(sum(rows, -1, 1))")
+    total = Call("add", (total, Constant(rest, "others"))) if rest else total
     quantities = (
         SheetQuantity("rows", ("row",), Constant.of(counted.counts()), counted),
-        SheetQuantity("total", ("total",), total, Total(rest)),
+        SheetQuantity("total", ("total",), total),
     )
     return Sheet(quantities, computed(quantities, {}), vocabulary=tuple(shapes))
 

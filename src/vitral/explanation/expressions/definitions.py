@@ -38,6 +38,7 @@ gelu_tanh(x) : _t = tanh(root(2 / pi) * (x + 0.044715 * x ** 3)); x / 2 * (1 + _
 silu(x) : _s = 1 + exp(-x); x / _s
 sigmoid(x) : 1 / (1 + exp(-x))
 causal(x) : where(ahead(x), -inf, x)
+normalised(x) : over(x, sum(x, -1))
 softmax_back(d, y) : y * (d - sum(d * y, -1))
 unit_back(d, u, s) : m1 = mean(d, -1); m2 = mean(d * u, -1); (d - m1 - u * m2) / s
 layernorm_back(d, x, g, ε) : {_UNIT}; du = d * g; unit_back(du, u, root(σ2 + ε))
@@ -73,6 +74,8 @@ RULES = {
     **{"divide": "scale", "multiply": "scale", "adaptive": "scale"},
 }
 """The sentence of the rule by which a gradient goes back through a function; a copy passes it on."""
+SHARES = ("softmax", "normalised")
+"""Functions whose rows add up to 1."""
 NEUTRAL = {"g": 1.0, "b": 0.0}
 """Parameters that are not written where they change nothing."""
 

@@ -154,6 +154,14 @@ def _unflat(flat: Any, shape: Sequence[int]) -> Index:
     return tuple(places)
 
 
+def _partner(index: Index, shape: Sequence[int], *order: int) -> Index:
+    """The other feature of a pair; of feature i that which is as far as the first one's."""
+    at = index[-1]
+    if isinstance(at, str):
+        return (*index[:-1], at.partition("+")[0] if "+" in at else f"{at}+{order[0]}")
+    return (*index[:-1], order[at])
+
+
 def _filter(keep: Callable[[Tensor, float], Tensor]) -> Primitive:
     """Probabilities, zero where a filter drops the word; the filter's number is the second argument."""
 
@@ -281,9 +289,7 @@ PRIMITIVES: dict[str, Primitive] = {
         "gathered(d, a)",
         at=lambda i, s, *rows: (rows[i[-2]] if isinstance(i[-2], int) else None, i[-1]),
     ),
-    "partner": _move(  # the other feature of each pair
-        lambda x, *order: x[..., list(order)], "partner(d)", at=lambda i, s, *order: (*i[:-1], order[i[-1]])
-    ),
+    "partner": _move(lambda x, *order: x[..., list(order)], "partner(d)", at=_partner),
     "pick": _move(_pick, "unpicked(d, a)", at=_picked),
     "row": _move(lambda x: x.reshape(1, -1), "shaped(d)", at=lambda i, s: _unflat(i[1], s)),
     "column": _move(lambda x: x.reshape(-1, 1), "shaped(d)", at=lambda i, s: _unflat(i[0], s)),

@@ -22,8 +22,7 @@ def sides(equation: Equation, digits: int, say: Phrases) -> list[str]:
 def lines(equation: Equation, digits: int, say: Phrases) -> list[str]:
     """Lines of plain text: every equation with its signs of equality below one another."""
     written: list[str] = []
-    for each in equation.all():
-        target, *others = sides(each, digits, say)
+    for target, *others in map(Form(digits, say).sides, equation.all()):
         first = [f"{target} = {others[0]}"] if others else [target]
         written += [*first, *(f"{' ' * columns(target)} = {side}" for side in others[1:])]
     return written
@@ -41,8 +40,7 @@ def markdown_latex(expression: Expression, digits: int, say: Phrases) -> str:
     """
     form = _InMarkdown(digits, say)
     written: list[str] = []  # a backslash before a newline would be one before a punctuation mark: \\cr
-    for equation in expression.all() if isinstance(expression, Equation) else ():
-        first, *others = form.sides(equation)
+    for first, *others in map(form.sides, expression.all() if isinstance(expression, Equation) else ()):
         begin = [f"{first} &= {others[0]}" if others else rf"&\ {first}"]
         written += [*begin, *(f"&= {side}" for side in others[1:])]
     if len(written) < 2:

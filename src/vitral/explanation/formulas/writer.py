@@ -25,13 +25,15 @@ from vitral.explanation.formulas.notation import (
     Root,
     Sum,
     Words,
+    exact,
+    mapped,
 )
 from vitral.explanation.phrasebook import Phrases
 
 MOST_TERMS = 5
 """Of a longer sum or list this many terms are written, the largest; the others are counted, those of a sum added up."""
-SURE = 0.9
-"""The numbers of a denominator have so many digits that their roundings leave this share of its value at least."""
+LOST = 0.1
+"""The numbers of a denominator have so many digits that their roundings change this share of its value at most."""
 MOST_DECIMALS = 330
 """No number of double precision needs more."""
 
@@ -110,11 +112,14 @@ def needed(below: Expression, digits: int) -> int:
     size = abs(value_of(inside))
     if not 0 < size < math.inf:
         return digits
-    for more in range(digits, MOST_DECIMALS):
-        low, high = _bounds(inside, more)
-        if min(abs(low), abs(high)) >= SURE * size and low * high > 0:
-            return more
-    return digits
+    close = (n for n in range(digits, MOST_DECIMALS) if abs(value_of(_to(inside, n)) - value_of(inside)) <= LOST * size)
+    return next(close, digits)
+
+
+def _to(expression: Expression, decimals: int) -> Expression:
+    """The expression as it is read when its numbers are written with so many decimals."""
+    is_rounded = lambda part: isinstance(part, Number) and not part.exact and math.isfinite(part.value)  # noqa: E731
+    return mapped(expression, lambda part: exact(round(part.value, decimals)) if is_rounded(part) else None)
 
 
 def argument_digits(function: Apply, digits: int) -> int:
@@ -126,41 +131,6 @@ def argument_digits(function: Apply, digits: int) -> int:
             enough = (n for n in range(digits, MOST_DECIMALS) if math.floor(round(value, n)) == math.floor(value))
             return next(enough, digits)
     return digits
-
-
-def _rounded(value: float, digits: int) -> tuple[float, float]:
-    half = 0.5 * 10.0**-digits
-    return value - half, value + half
-
-
-def _bounds(expression: Expression, digits: int) -> tuple[float, float]:
-    """The least and the largest value of an expression whose numbers are rounded to so many decimals."""
-    match expression:
-        case Number(value, exact=False):
-            return _rounded(value, digits)
-        case Sum(terms):
-            shown, rest, _ = shortened(terms)
-            parts = [_bounds(term, digits) for term in shown]
-            parts += [] if rest is None else [_rounded(rest, digits)]
-            return math.fsum(low for low, _ in parts), math.fsum(high for _, high in parts)
-        case Difference(left, right):
-            (one, two), (three, four) = _bounds(left, digits), _bounds(right, digits)
-            return one - four, two - three
-        case Product(factors):
-            low, high = 1.0, 1.0
-            for factor in factors:
-                ends = [end * other for end in (low, high) for other in _bounds(factor, digits)]
-                low, high = min(ends), max(ends)
-            return low, high
-        case Fraction(above, below):
-            belows = _bounds(below, max(digits, needed(below, digits)))
-            ends = [end / other for end in _bounds(above, digits) for other in belows if other]
-            return min(ends, default=0.0), max(ends, default=0.0)
-        case Power(base, exponent) if base != EXP:
-            low, high = _bounds(base, digits)
-            times = value_of(exponent)
-            return max(low, 0.0) ** times, max(abs(low), abs(high)) ** times
-    return value_of(expression), value_of(expression)
 
 
 WORDS = frozenset((N_("sin"), N_("mean"), N_("row"), N_("kept"), N_("others")))

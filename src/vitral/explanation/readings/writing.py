@@ -36,8 +36,10 @@ from vitral.explanation.formulas.notation import (
     ONE,
     ZERO,
     Apply,
+    Difference,
     Equation,
     Expression,
+    Fraction,
     Name,
     Number,
     Over,
@@ -55,12 +57,17 @@ from vitral.explanation.formulas.writer import value_of
 PLAIN = {0.0: ZERO, 1.0: ONE}
 WEIGHTS = ("q", "k", "v", "o", "u", "up", "down", "gate")
 SPREAD = N_("standard deviation of the visible scores of its row, or the root of d_k if they do not differ")
-MEANINGS = {"M": N_("0 where attention is allowed, −∞ elsewhere"), "σ_row": SPREAD}
+LLAMA3 = N_("the rate of pair i, 1 over the base to the power of i/h, scaled as in Llama 3.1")
+MEANINGS = {"M": N_("0 where attention is allowed, −∞ elsewhere"), "σ_row": SPREAD, "θ_i": LLAMA3}
 """Letters that formulas explain in words."""
 OF_AXIS = {-1: Words(N_("rows")), -2: Words(N_("columns"))}
 """Written after the argument of an author's function that goes through each row, or through each column."""
 MOST_WRITTEN = 12
 """A sum of more terms is written with their values instead of the arithmetic of each."""
+FROM_ONE, FROM_ZERO = N_("p is counted from 1, i from 0"), N_("p and i are counted from 0")
+LARGEST = "place of largest"
+KEPT = ("keep top k", "keep top p", "keep min p")
+NOT_KEPT = N_("0 for words that are not kept")
 COMPUTED = ("sin", "cos", "tanh", "Φ", "φ")
 """Functions of one number whose values are a stage of their own, as powers of e are."""
 
@@ -130,6 +137,8 @@ class Writer:
         made: list[Expression] = []
         with suppress(NoRule):
             made.append(self.at(tree, index))
+        if isinstance(tree, Call) and tree.function == LARGEST:
+            return tuple(made)
         made.append(self.at(tree, index, numbers=True))
         if made[-1] == ZERO and not isinstance(made[0], Name):
             return (ZERO,)
@@ -142,6 +151,9 @@ class Writer:
     def before(self, tree: Tree, index: Index) -> tuple[Equation, ...]:
         """The numbers on the side that a cell uses, as the mean of its row, each with its arithmetic."""
         made: list[Equation] = []
+        if isinstance(tree, Call) and tree.function == LARGEST:
+            shares = tuple(map(Number, self.value(tree.arguments[0]).tolist()))
+            made.append(Equation((Apply("max", shares), Number(max(share.value for share in shares)))))
         for call in asides(tree):
             at, inside, sizes = self.aligned(call, index), call.arguments[0], self.value(call).shape
             is_here = all(place is not None and place < size for place, size in zip(at, sizes, strict=True))
@@ -152,6 +164,8 @@ class Writer:
     def formula(self, name: Name, tree: Tree) -> Equation:
         """The formula of a quantity, with the equations of its letters."""
         rank = self.value(tree).dim()
+        if cases := self.cases(name, tree):
+            return Equation(cases[0].sides, after=(*cases[1:], *self._after(tree)))
         letters = ("i", "j")[-rank:] if isinstance(tree, Call) and tree.function in OF_CELLS else ()
         letters = letters[::-1] if isinstance(tree, Call) and tree.settings else letters
         index = (*(None,) * (rank - len(letters)), *letters)
@@ -161,6 +175,16 @@ class Writer:
             below = f"{row + self.first},:" if end == row + 1 else below
         return Equation((replace(name, below=below), self.read(tree, index)), after=tuple(self._after(tree)))
 
+    def cases(self, name: Name, tree: Tree) -> list[Equation]:
+        """The equations of columns in turn, if the mask of a choice has letters for their places: "p,2i|p,2i+1"."""
+        made: list[Equation] = []
+        match tree:
+            case Call("where", (Constant(_, places), *parts)) if "|" in places:
+                for place, part in zip(places.split("|"), parts, strict=True):
+                    index = (*(None,) * (self.value(part).dim() - 2), *place.split(","))
+                    made += self.cases(name, part) or [Equation((replace(name, below=place), self.read(part, index)))]
+        return made
+
     def _after(self, tree: Tree) -> dict[Equation, None]:
         """The equations of a formula's letters, each once."""
         named = sorted(asides(tree), key=lambda call: isinstance(call.arguments[0], Constant))
@@ -168,9 +192,11 @@ class Writer:
             return {Equation((_letter("σ_row"), Words(SPREAD))): None}
         made: dict[Equation, None] = {}
         for _path, node in nodes(tree):
+            if remark := self.remark(node):
+                made[Equation((Words(remark),))] = None
             match node:
                 case Constant(_, letters) if letters in MEANINGS:
-                    made[Equation((Name(letters), Words(MEANINGS[letters])))] = None
+                    made[Equation((_letter(letters), Words(MEANINGS[letters])))] = None
                 case Constant(value, letters) if letters and (letters == "s" or isinstance(value, float)):
                     if (numbers := self.value(node)).numel() == 1:
                         made[Equation((_letter(letters), Number(float(numbers), exact=letters != "s")))] = None
@@ -186,6 +212,15 @@ class Writer:
                 made[Equation((self.read(call, index), read(inside, index)))] = None
         self.is_author = True
         return made
+
+    def remark(self, node: Tree) -> str:
+        """A sentence beside a formula with this part."""
+        match node:
+            case Constant(_, "p"):
+                return FROM_ONE if self.value(node)[0] else FROM_ZERO
+            case Call(function) if function in KEPT:
+                return NOT_KEPT
+        return ""
 
     def source(self, tree: Tree, index: Index) -> tuple[str, Index] | None:
         """The cell of another quantity that a cell is a copy of."""
@@ -342,7 +377,8 @@ class Writer:
             )
         letter = "h" if len(shape) - axes[0] == 3 else "i" if len(settings) > 1 else "l"
         place[axes[0]] = letter if letter != "h" or self.at_cell else None
-        return Over(letter, self.read(inside, tuple(place)))
+        are_kept = isinstance(inside, Call) and inside.function in KEPT
+        return Over("kept" if are_kept else letter, self.read(inside, tuple(place)))
 
     def totalled(self, tree: Call, ranges: list[Any]) -> Expression:
         """A reduction of the numbers at these places."""
@@ -350,6 +386,8 @@ class Writer:
         if function == "seen":
             is_seen = (self.value(tree.arguments[1]) == 0).expand(self.value(inside).shape)
             places = [each for each in places if is_seen[each]]
+        if isinstance(inside, Call) and inside.function in KEPT:
+            places = [each for each in places if self.value(inside)[each] > 0]
         is_long = len(places) > MOST_WRITTEN and function in ("sum", "mean") and self.is_author
         terms = [self.number(inside, each) if is_long else self.read(inside, each) for each in places]
         if function in ("max", "min"):
@@ -396,6 +434,10 @@ class Writer:
                 return Over("i", self.read(inside, ("i", None)))
             rows = [row for row, word in enumerate(settings) if word == index[0]]
             return added(*(self.read(inside, (row, *index[1:])) for row in rows))
+        if function in KEPT and not self.numbers:
+            return self.read(inside, index)
+        if function == LARGEST and not self.numbers:
+            return Over("w", self.read(inside, ("w",)), sign="argmax")
         if self.numbers:
             made = self.number(tree, index)
             return PLAIN.get(made.value) or replace(made, exact=made.value == int(made.value))
@@ -453,12 +495,26 @@ def combined(function: str, parts: list[Expression]) -> Expression:
 
 
 def _over(first: Expression, other: Expression) -> Expression:
-    return exact(0) if value_of(other) == 0 else first / other
+    return ZERO if first is ZERO or value_of(other) == 0 else first / other
+
+
+def _exponential(exponent: Expression) -> Expression:
+    """A power of e; that of a logarithm over T is a power to 1/T, of a number over the largest if that is shifted."""
+    match exponent:
+        case Difference(Apply("log", (inside,)), Number(shift)):
+            return inside / Number(math.exp(shift))
+        case Difference(Fraction(Apply("log", (inside,)), Number(heat) as below), Number(shift)):
+            return (inside / Number(math.exp(shift * heat))) ** (ONE / below)
+        case Apply("log", (inside,)):
+            return inside
+        case Fraction(Apply("log", (inside,)), below):
+            return inside ** (ONE / below)
+    return EXP**exponent
 
 
 _COMBINED: dict[str, Callable[..., Any]] = {
     **{"add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv},
-    **{"power": operator.pow, "negative": operator.neg, "root": Root, "over": _over, "exp": lambda part: EXP**part},
+    **{"power": operator.pow, "negative": operator.neg, "root": Root, "over": _over, "exp": _exponential},
 }
 
 

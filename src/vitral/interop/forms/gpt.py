@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vitral.interop.foreign_settings import Settings
-from vitral.interop.form import ACTIVATIONS, BIASES, THEIRS, USUAL_WIDTH, Form, Key, allowing, usual_rewrites
+from vitral.interop.form import ACTIVATIONS, BIASES, THEIRS, USUAL_WIDTH, Form, Key, allowing, sizes, usual_rewrites
 from vitral.interop.forms.llama import read_rotary, write_rotary
 from vitral.interop.rewrites import even_biases, with_biases
 from vitral.interop.rules import Names, Place, Rule, by_names, listed, misshapen, require_named
@@ -25,6 +25,17 @@ def _read_gpt2(settings: Settings, plain: dict[str, Any]) -> dict[str, Any]:
     return {"attention": {"scale": "sqrt" if settings.truth("scale_attn_weights", True) else "none"}}
 
 
+_GPT = {
+    "token_embedding": "transformer.wte",
+    "positions": "transformer.wpe",
+    "blocks.{layer}.attn_norm": "transformer.h.{layer}.ln_1",
+    "blocks.{layer}.mlp_norm": "transformer.h.{layer}.ln_2",
+    "final_norm": "transformer.ln_f",
+    "head": "lm_head",
+}
+"""Names that GPT-2 and GPT-Neo share."""
+
+
 def gpt2_names(transpose: bool) -> Names:
     """The map of names; whether the matrices of the blocks are stored as [in, out]."""
     matrices = {
@@ -34,16 +45,11 @@ def gpt2_names(transpose: bool) -> Names:
         "mlp.down": "mlp.c_proj",
     }
     return {
-        "token_embedding": "transformer.wte",
-        "positions": "transformer.wpe",
-        "blocks.{layer}.attn_norm": "transformer.h.{layer}.ln_1",
-        "blocks.{layer}.mlp_norm": "transformer.h.{layer}.ln_2",
+        **_GPT,
         **{
             f"blocks.{{layer}}.{ours}": Place(name=f"transformer.h.{{layer}}.{theirs}", transpose=transpose)
             for ours, theirs in matrices.items()
         },
-        "final_norm": "transformer.ln_f",
-        "head": "lm_head",
     }
 
 
@@ -54,10 +60,7 @@ GPT2 = Form(
     allows=allowing({}),
     rewrites=usual_rewrites(biases=with_biases(**BIASES)),
     keys=(
-        Key("n_positions", "context_length", 1024),
-        Key("n_embd", "d_model", 768),
-        Key("n_layer", "num_layers", 12),
-        Key("n_head", "num_heads", 12),
+        *sizes(n_positions=1024, n_embd=768, n_layer=12, n_head=12),
         Key("n_inner", "d_ff", lambda plain: 4 * plain["d_model"]),
         Key("activation_function", "feed_forward", "gelu_new"),
         Key("layer_norm_epsilon", "norm_epsilon", 1e-5),
@@ -121,10 +124,7 @@ GPT_NEO = Form(
     ),
     rewrites=usual_rewrites(biases=with_biases(**(BIASES | {"qkv": False})), scale="none"),
     keys=(
-        Key("max_position_embeddings", "context_length", 2048),
-        Key("hidden_size", "d_model", 2048),
-        Key("num_layers", "num_layers", 24),
-        Key("num_heads", "num_heads", 16),
+        *sizes(max_position_embeddings=2048, hidden_size=2048, num_layers=24, num_heads=16),
         Key("intermediate_size", "d_ff", lambda plain: 4 * plain["d_model"]),
         Key("activation_function", "feed_forward", "gelu_new"),
         Key("layer_norm_epsilon", "norm_epsilon", 1e-5),
@@ -133,18 +133,13 @@ GPT_NEO = Form(
     written=_written_gpt_neo,
     rules=by_names(
         {
-            "token_embedding": "transformer.wte",
-            "positions": "transformer.wpe",
-            "blocks.{layer}.attn.in_proj": Place(
-                name=tuple(f"transformer.h.{{layer}}.attn.attention.{letter}_proj" for letter in "qkv")
+            **_GPT,
+            "blocks.{layer}.attn.in_proj": tuple(
+                f"transformer.h.{{layer}}.attn.attention.{letter}_proj" for letter in "qkv"
             ),
             "blocks.{layer}.attn.out_proj": "transformer.h.{layer}.attn.attention.out_proj",
             "blocks.{layer}.mlp.up": "transformer.h.{layer}.mlp.c_fc",
             "blocks.{layer}.mlp.down": "transformer.h.{layer}.mlp.c_proj",
-            "blocks.{layer}.attn_norm": "transformer.h.{layer}.ln_1",
-            "blocks.{layer}.mlp_norm": "transformer.h.{layer}.ln_2",
-            "final_norm": "transformer.ln_f",
-            "head": "lm_head",
         }
     ),
     embedding="transformer.wte.weight",
@@ -219,11 +214,8 @@ OPT = Form(
     allows=allowing({"norm": ("post", "pre"), "norm_epsilon": (None,), "final_norm": None}),
     rewrites=usual_rewrites(biases=with_biases(**BIASES)),
     keys=(
-        Key("max_position_embeddings", "context_length", 2048),
-        Key("hidden_size", "d_model", 768),
+        *sizes(max_position_embeddings=2048, hidden_size=768, num_hidden_layers=12, num_attention_heads=12),
         Key("word_embed_proj_dim", "d_model", lambda plain: plain["d_model"]),
-        Key("num_hidden_layers", "num_layers", 12),
-        Key("num_attention_heads", "num_heads", 12),
         Key("ffn_dim", "d_ff", 3072),
     ),
     read=_read_opt,
@@ -232,8 +224,8 @@ OPT = Form(
         {
             "token_embedding": f"{_ROOT}.embed_tokens",
             "positions": _positions_opt,
-            "blocks.{layer}.attn.in_proj": Place(
-                name=tuple(f"{_ROOT}.layers.{{layer}}.self_attn.{letter}_proj" for letter in "qkv")
+            "blocks.{layer}.attn.in_proj": tuple(
+                f"{_ROOT}.layers.{{layer}}.self_attn.{letter}_proj" for letter in "qkv"
             ),
             "blocks.{layer}.attn.out_proj": f"{_ROOT}.layers.{{layer}}.self_attn.out_proj",
             "blocks.{layer}.mlp.up": f"{_ROOT}.layers.{{layer}}.fc1",
@@ -278,10 +270,7 @@ NEOX = Form(
     allows=allowing({"positions": ("rotary",), "positions.pairing": ("halves",), "parallel": None}),
     rewrites=(*usual_rewrites(biases=with_biases(feed_forward=True, norm=True), has_table=False), even_biases),
     keys=(
-        Key("max_position_embeddings", "context_length", 2048),
-        Key("hidden_size", "d_model", 6144),
-        Key("num_hidden_layers", "num_layers", 44),
-        Key("num_attention_heads", "num_heads", 64),
+        *sizes(max_position_embeddings=2048, hidden_size=6144, num_hidden_layers=44, num_attention_heads=64),
         Key("intermediate_size", "d_ff", 24576),
         Key("hidden_act", "feed_forward", "gelu"),
         Key("layer_norm_eps", "norm_epsilon", 1e-5),
@@ -364,12 +353,7 @@ MPT = Form(
         }
     ),
     rewrites=usual_rewrites(biases=with_biases(**dict.fromkeys(BIASES, False)), has_table=False),
-    keys=(
-        Key("max_seq_len", "context_length", 2048),
-        Key("d_model", "d_model", 2048),
-        Key("n_layers", "num_layers", 24),
-        Key("n_heads", "num_heads", 16),
-    ),
+    keys=tuple(sizes(max_seq_len=2048, d_model=2048, n_layers=24, n_heads=16)),
     read=_read_mpt,
     written=_written_mpt,
     rules=by_names(

@@ -13,7 +13,7 @@ from vitral.interop.rewrites import (
     with_biases,
     with_feed_forward,
 )
-from vitral.interop.rules import Place, by_names
+from vitral.interop.rules import by_names
 from vitral.model import ModelConfig
 
 LLAMA3 = {
@@ -173,9 +173,7 @@ _COMMON: dict[str, Any] = {
             "token_embedding": "model.embed_tokens",
             "blocks.{layer}.attn_norm": "model.layers.{layer}.input_layernorm",
             "blocks.{layer}.mlp_norm": "model.layers.{layer}.post_attention_layernorm",
-            "blocks.{layer}.attn.in_proj": Place(
-                name=tuple(f"model.layers.{{layer}}.self_attn.{letter}_proj" for letter in "qkv")
-            ),
+            "blocks.{layer}.attn.in_proj": tuple(f"model.layers.{{layer}}.self_attn.{letter}_proj" for letter in "qkv"),
             "blocks.{layer}.attn.out_proj": "model.layers.{layer}.self_attn.o_proj",
             "blocks.{layer}.mlp.gate": "model.layers.{layer}.mlp.gate_proj",
             "blocks.{layer}.mlp.up": "model.layers.{layer}.mlp.up_proj",

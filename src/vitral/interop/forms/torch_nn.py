@@ -3,7 +3,7 @@
 from typing import Any
 
 from vitral.interop.foreign_settings import Settings
-from vitral.interop.form import BIASES, SOME, Form, Key, allowing, usual_rewrites
+from vitral.interop.form import BIASES, SOME, Form, Key, allowing, sizes, usual_rewrites
 from vitral.interop.rewrites import Weighted, with_biases
 from vitral.interop.rules import by_names
 from vitral.model import ModelConfig
@@ -67,10 +67,7 @@ TORCH_NN = Form(
     ),
     rewrites=usual_rewrites(biases=_all_biases_or_none),
     keys=(
-        Key("context_length", "context_length"),
-        Key("d_model", "d_model"),
-        Key("num_layers", "num_layers"),
-        Key("nhead", "num_heads"),
+        *sizes(context_length=None, d_model=None, num_layers=None, nhead=None),
         Key("dim_feedforward", "d_ff", 2048),
     ),
     read=_read,

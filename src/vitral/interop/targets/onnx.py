@@ -22,30 +22,33 @@ from torch.export import Dim
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.files import as_json
 from vitral.core.taps import Recorder
+from vitral.data.answers import ANSWER
 from vitral.interop.foreign import WITHOUT_PROOF, needed
 from vitral.interop.model_graphs import FlatCache, Placing, cache_names, has_cache, joint_prefix
-from vitral.interop.proof import Draft, Opened, cannot_open
+from vitral.interop.proof import Draft, Opened, cannot_open, source_of
 from vitral.interop.targets.transformers import GENERATION, special_ids
 from vitral.interop.tokenizer_json import DOCUMENT, ids_by, tokenizer_files
 from vitral.model import Transformer
 from vitral.model.positions import ALiBi, Learned, Positions, Relative, Rotary, Sinusoidal
+from vitral.model.stack import Stack
 from vitral.runs import LoadedRun
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 """PyTorch writes graphs with the first two; the third runs them."""
 
 
-def onnx_model(model: Transformer) -> Transformer:
+def onnx_model(model: Stack) -> Any:
     """The same model with positions that can be traced, which come from tables by index; it shares the parameters.
 
     One beyond the context length is an error.
     """
     made = copy.copy(model)
-    made._modules = {**model._modules, "positions": _positions(model)}
+    parts = {name: onnx_model(part) if isinstance(part, Stack) else part for name, part in model._modules.items()}
+    made._modules = {**parts, "positions": _positions(model)}
     return made
 
 
-def _positions(model: Transformer) -> Positions:
+def _positions(model: Stack) -> Positions:
     kept = model.positions
     if isinstance(kept, Learned):
         return Placing(kept.weight)
@@ -67,27 +70,19 @@ class _Rotating(Positions):
 
 
 class _OfModel(nn.Module):
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Transformer, names: Sequence[str] = ()) -> None:
         super().__init__()
-        self.model = model
-
-
-class Logits(_OfModel):
-    """tokens → logits."""
-
-    def forward(self, tokens: Tensor) -> tuple[Tensor, ...]:
-        """The logits."""
-        return (self.model(tokens),)
+        self.model, self.names = model, names
 
 
 class Activations(_OfModel):
-    """tokens → every named activation."""
+    """tokens, source of an encoder-decoder → named activations, such as the logits."""
 
-    def forward(self, tokens: Tensor) -> tuple[Tensor, ...]:
-        """The activations in the order of `model.activation_names`."""
-        recorder = Recorder()
-        self.model(tokens, tap=recorder)
-        return tuple(recorder.kept[name] for name in self.model.activation_names)
+    def forward(self, tokens: Tensor, source: Tensor | None = None) -> tuple[Tensor, ...]:
+        """The activations in the order of `names`."""
+        recorder = Recorder(self.names)
+        self.model(tokens, source=source, tap=recorder)
+        return tuple(recorder.kept[name] for name in self.names)
 
 
 class WithPast(_OfModel):
@@ -100,7 +95,7 @@ class WithPast(_OfModel):
 
 
 LOGITS, PAST, ACTIVATIONS, DATA = "model.onnx", "model_with_past.onnx", "model_activations.onnx", "model.onnx.data"
-TOKENS = "input_ids"
+TOKENS, SOURCE = "input_ids", "source"
 LEAST_BYTES = 256
 """Tensors below this size stay in the graph."""
 ALIGNED = 64
@@ -147,9 +142,15 @@ def _graphs(model: Transformer) -> dict[str, _Graph]:
     # A dimension of one position cannot be of another length.
     time = Dim("time", min=1, max=config.context_length) if config.context_length > 1 else Dim.STATIC
     lengths = {0: rows, 1: time}
+    given: tuple[Any, ...] = (tokens,)
+    axes, inputs = (lengths,), [TOKENS]
+    if config.source_length is not None:
+        given += (torch.zeros(_ROWS, min(_BEFORE, config.source_length), dtype=torch.long),)
+        axes += ({0: rows, 1: Dim(SOURCE, min=1, max=config.source_length)},)
+        inputs.append(SOURCE)
     graphs = {
-        LOGITS: _Graph(Logits(traced), (tokens,), (lengths,), [TOKENS], ["logits"]),
-        ACTIVATIONS: _Graph(Activations(traced), (tokens,), (lengths,), [TOKENS], model.activation_names),
+        file: _Graph(Activations(traced, names), given, axes, inputs, names)
+        for file, names in ((LOGITS, ["logits"]), (ACTIVATIONS, model.activation_names))
     }
     if not has_cache(model):
         return graphs
@@ -259,17 +260,28 @@ _USE = """```python
 import numpy, onnxruntime, tokenizers
 
 session, tokenizer = onnxruntime.InferenceSession("{file}"), tokenizers.Tokenizer.from_file("{tokenizer}")
-ids = tokenizer.encode("A prompt", add_special_tokens=False).ids
+{begin}
 while len(ids) < {length}:
-    ids.append(int(session.run(["logits"], {{"{tokens}": numpy.array([ids])}})[0][0, -1].argmax()))
+    ids.append(int(session.run(["logits"], {{{given}}})[0][0, -1].argmax()))
 print(tokenizer.decode(ids, skip_special_tokens=False))
 ```
 
-`{file}`: `{tokens}`, int64 `[batch, time]`, gives `logits`, `[batch, time, vocab]`.
-`{activations}` gives {count} named activations, from `embed` to `logits`.
+`{file}`: {inputs} gives `logits`, `[batch, time, vocab]`.
+`{activations}` gives {count} named activations, `logits` the last.
 {cached}
 All graphs read their weights from `{data}`."""
-_WITHOUT_CACHE = "There is no graph with a cache: this model keeps nothing of earlier tokens."
+_OF_TOKENS = {
+    "begin": 'ids = tokenizer.encode("A prompt", add_special_tokens=False).ids',
+    "given": f'"{TOKENS}": numpy.array([ids])',
+    "inputs": f"`{TOKENS}`, int64 `[batch, time]`,",
+}
+_OF_SOURCE = {
+    "begin": 'source = tokenizer.encode("A prompt", add_special_tokens=False).ids\n'
+    f'ids = [tokenizer.token_to_id("{ANSWER}")]',
+    "given": f'"{TOKENS}": numpy.array([ids]), "{SOURCE}": numpy.array([source])',
+    "inputs": f"`{TOKENS}`, int64 `[batch, time]`, with `{SOURCE}`, int64 `[batch, source]`, in which -1 is padding,",
+}
+_WITHOUT_CACHE = "There is no graph with a cache."
 
 
 def draft(run: LoadedRun) -> Draft:
@@ -308,7 +320,7 @@ def use(model: Transformer) -> list[str]:
         file=LOGITS,
         tokenizer=DOCUMENT,
         length=min(50, length),
-        tokens=TOKENS,
+        **(_OF_TOKENS if model.encoder is None else _OF_SOURCE),
         activations=ACTIVATIONS,
         count=len(model.activation_names),
         cached=cached,
@@ -330,7 +342,8 @@ def _of_cache(model: Transformer) -> str:
 
 def opened(folder: Path, model: Transformer) -> Opened:
     """An export in onnxruntime."""
-    package = needed("onnxruntime", WITHOUT_PROOF)
+    package, read = needed("onnxruntime", WITHOUT_PROOF), source_of(model)
+    source = {} if read is None else {SOURCE: read}
 
     @lru_cache(maxsize=1)  # one graph at a time is in memory
     def session(name: str) -> Any:
@@ -347,10 +360,10 @@ def opened(folder: Path, model: Transformer) -> Opened:
         return {one.name: torch.from_numpy(array) for one, array in zip(graph.get_outputs(), found, strict=True)}
 
     return Opened(
-        lambda tokens: run(LOGITS, {TOKENS: tokens})["logits"],
+        lambda tokens: run(LOGITS, {TOKENS: tokens, **source})["logits"],
         ids_by(folder),
         _cached(run, model) if has_cache(model) else None,
-        lambda tokens: run(ACTIVATIONS, {TOKENS: tokens}),
+        lambda tokens: run(ACTIVATIONS, {TOKENS: tokens, **source}),
     )
 
 

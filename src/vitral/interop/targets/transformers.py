@@ -1,14 +1,17 @@
 """A folder of transformers: weights, configuration, tokenizer."""
 
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 
 from vitral.core.files import as_json
+from vitral.evaluation.masking import mask_token
 from vitral.interop.foreign import CONFIG, WEIGHTS, WITHOUT_PROOF, needed
 from vitral.interop.form import Form
+from vitral.interop.forms.bert import BERT
 from vitral.interop.proof import Draft, Opened, cannot_open
 from vitral.interop.registry import all_forms, first
 from vitral.interop.rewrites import Weighted
@@ -19,6 +22,15 @@ from vitral.runs.identity import SPECIAL_IDS
 
 GENERATION = "generation_config.json"
 _FRONT = ("library_name: transformers", "pipeline_tag: text-generation")
+_FILLS = ("library_name: transformers", "pipeline_tag: fill-mask")
+_TO_FILL = (
+    "```python",
+    "from transformers import pipeline",
+    "",
+    'fill = pipeline("fill-mask", ".")',
+    'print(fill("A prompt" + fill.tokenizer.mask_token))',
+    "```",
+)
 _USE = (
     "```python",
     "from transformers import AutoModelForCausalLM, AutoTokenizer",
@@ -38,18 +50,21 @@ def draft(run: LoadedRun, to: str) -> Draft:
     """
     known, model = all_forms(), Weighted(run.model.config, run.model.state_dict())
     form, said = (known[to], known[to].said(model)) if to in known else first(known.values(), model)
+    mask = mask_token(run.tokenizer) if form is BERT else None
+    masks = {} if mask is None else {"mask_token": run.tokenizer.label(mask)}
     files = {
         CONFIG: as_json(config_of(form, said, run)),
         WEIGHTS: safetensors.torch.save(exported(form.rules(said.config), said.weights), {"format": "pt"}),
-        **tokenizer_files(run.tokenizer, said.config.context_length),
+        **tokenizer_files(run.tokenizer, said.config.context_length, **masks),
         GENERATION: as_json({"max_length": said.config.context_length, **special_ids(run)}),
     }
     packages = ("transformers", "tokenizers", "safetensors")
-    return Draft(form.name, files, "transformers", packages, opened, _USE, _FRONT)
+    use, front = (_TO_FILL, _FILLS) if form is BERT else (_USE, _FRONT)
+    return Draft(form.name, files, "transformers", packages, partial(opened, form.architecture), use, front)
 
 
-def opened(folder: Path) -> Opened:
-    """An export in transformers.
+def opened(architecture: str, folder: Path) -> Opened:
+    """An export in transformers, as a model of this class.
 
     Raises:
         UsageError: it cannot be opened.
@@ -59,7 +74,7 @@ def opened(folder: Path) -> Opened:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            model = package.AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, dtype="auto").eval()
+            model = getattr(package, architecture).from_pretrained(folder, local_files_only=True, dtype="auto").eval()
             tokenizer = package.AutoTokenizer.from_pretrained(folder, local_files_only=True)
         except Exception as error:  # whatever a foreign library raises
             raise cannot_open("transformers", error) from None

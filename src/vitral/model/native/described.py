@@ -28,6 +28,8 @@ Arrays = list[Tensor | None]
 def why_not(model: Transformer) -> str | None:
     """Why `step.c` cannot compute this model, in a few words of English; None if it can."""
     mask = model.mask
+    if model.config.shape != "decoder":
+        return N_("it is no decoder")
     if not isinstance(mask, Causal | Bidirectional | Prefix | Window | ByLayer | None):
         return N_("it has a mask of its own kind")
     tensors = [*model.parameters(), *model.buffers()]

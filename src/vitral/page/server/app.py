@@ -36,7 +36,6 @@ from starlette.routing import Route
 from vitral.core.errors import TRACEBACK, VitralError
 from vitral.core.language import _
 from vitral.page.document import as_text, served_document, served_policy, words
-from vitral.page.said import short_names
 from vitral.page.server.security import Guard
 
 if TYPE_CHECKING:
@@ -91,6 +90,8 @@ class Server:
 
     async def listed(self, request: Request) -> Response:
         """The runs by their ids; none is opened."""
+        from vitral.compare import short_names  # NumPy comes after the first picture
+
         return JSONResponse([{"id": place, "name": name} for place, name in enumerate(short_names(self.paths))])
 
     async def words(self, request: Request) -> Response:

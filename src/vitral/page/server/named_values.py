@@ -22,7 +22,7 @@ from torch import Tensor
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.taps import Recorder
-from vitral.inspection.edit_data import BETWEEN_POSITIONS
+from vitral.inspection.edits import BETWEEN_POSITIONS
 from vitral.model import Transformer
 
 RATED, LOGITS = "rated", "logits"

@@ -16,20 +16,19 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from vitral.compare import short_names
 from vitral.compare.side_by_side import related
 from vitral.core.config import Config, nearest
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.taps import SILENT, InTurn, Tap
 from vitral.decoding import Sampling, choose, distribution
 from vitral.decoding.reader import Reader, window_start
-from vitral.inspection.edit_data import Edit, edits_of, existing
-from vitral.inspection.edits import editing_tap, heads_by_name
+from vitral.inspection.edits import Edit, editing_tap, edits_of, existing, heads_by_name
 from vitral.interop.model_graphs import graph_of_model, lens_graph
 from vitral.model import Transformer
-from vitral.page.content import about_run, computed
+from vitral.page.content import about_run, computed, in_commands
 from vitral.page.film import film_about, film_steps
 from vitral.page.of_text import of_text
-from vitral.page.said import in_commands, short_names
 from vitral.page.server.named_values import Name, Reducing, read_off
 from vitral.page.tokens import encoded
 from vitral.runs import LoadedRun, load_run
@@ -113,11 +112,13 @@ class Sentence(AskedAt):
     Attributes:
         ids: its tokens.
         text: or its text.
-        edits: as `vitral.inspection.edit_data` has them.
+        source: encoder-decoder only: the tokens that its encoder reads.
+        edits: as `vitral.inspection.edits` has them.
     """
 
     ids: Ids | None = None
     text: str | None = None
+    source: Ids | None = None
     edits: Annotated[tuple[dict[str, Any], ...], Field(strict=False)] = ()
 
 
@@ -271,7 +272,9 @@ class Opened:
     @cached_property
     def widths(self) -> dict[str, int]:
         """Numbers of each named value at one position."""
-        return {name: value.numel() for name, value in self.run.model.trace(self._tensor([0])).items()}
+        one = self._tensor([0])
+        source = None if self.run.model.encoder is None else one
+        return {name: value.numel() for name, value in self.run.model.trace(one, source=source).items()}
 
     def newer(self) -> int | None:
         """The step of a checkpoint that was written since the run was loaded; None if there is none."""
@@ -323,13 +326,14 @@ class Opened:
             start = window_start(start, length, context)
         edits = edits_of(list(asked.edits))
         lengths = {edit.other: len(self._encoded(edit.other)) for edit in edits if edit.other is not None}
-        reader: Edited | Reader = Reader(model, self._tensor(ids[start:]))
+        source = self._source(asked)
+        reader: Edited | Reader = Reader(model, self._tensor(ids[start:]), source=source)
         if edits:
-            reader = Edited(model, ids[start:], self._tap, lambda time: existing(edits, time, lengths))
+            reader = Edited(model, ids[start:], self._tap, lambda time: existing(edits, time, lengths), source)
         for number in asked.numbers:
             logits = reader.logits()
             history = torch.tensor([ids])
-            likely = distribution(logits, sampling, history=history, forbidden=self.run.tokenizer.specials)
+            likely = distribution(logits, sampling, history=history, forbidden=self.about["specials"])
             token = int(choose(likely, torch.tensor([number], dtype=torch.float64)))
             raw = _stored(logits[0]).astype("<f4").tobytes()
             yield struct.pack("<i", token) + raw
@@ -360,25 +364,43 @@ class Opened:
             )
         return ids
 
+    def _source(self, asked: Sentence) -> Tensor | None:
+        """What an encoder reads.
+
+        Raises:
+            UsageError: a token is unknown, or there are too many or none.
+        """
+        config = self.run.model.config
+        if asked.source is None or config.source_length is None:
+            return None
+        if not 1 <= len(asked.source) <= config.source_length or max(asked.source) >= self.run.model.vocab_size:
+            raise UsageError("source: expected 1 to {most} tokens of the vocabulary", most=config.source_length)
+        return self._tensor(asked.source)
+
     def _encoded(self, text: str) -> list[int]:
-        return self.run.tokenizer.encode(text).tolist()
+        ids, opens = self.run.tokenizer.encode(text).tolist(), self.about.get("source", {}).get("opens")
+        return ids if opens in (None, *ids[:1]) else [opens, *ids]
 
     def _tensor(self, ids: Sequence[int]) -> Tensor:
         return torch.tensor([list(ids)], device=self.run.model.token_embedding.weight.device)
 
-    def _tap(self, model: Transformer, edits: Sequence[Edit], time: int) -> Tap:
-        return editing_tap(model, time, edits, lambda text: self._tensor(self._encoded(text))) if edits else SILENT
+    def _tap(self, model: Transformer, edits: Sequence[Edit], time: int, source: Tensor | None) -> Tap:
+        def encode(text: str) -> Tensor:
+            return self._tensor(self._encoded(text))
+
+        return editing_tap(model, time, edits, encode, source) if edits else SILENT
 
     def _values(self, model: Transformer, asked: Sentence, ids: Sequence[int], names: set[str]) -> dict[str, Tensor]:
         """Activations of a sentence; those of the last ones are kept, since a page asks for more as it needs it."""
-        key = json.dumps([asked.step, list(ids), asked.edits])
+        key = json.dumps([asked.step, list(ids), asked.source, asked.edits])
         found = self.kept.pop(key, {})
         if not names <= found.keys():
             wanted = names | set(self.readable) | (found.keys() if _size(found) <= MOST_NUMBERS else set())
             known = wanted & set(model.activation_names)
             small = Reducing(wanted - known)
-            tap = InTurn(self._tap(model, edits_of(list(asked.edits)), len(ids)), small)
-            found = model.trace(self._tensor(ids), sorted(known), tap=tap) | small.kept
+            source = self._source(asked)
+            tap = InTurn(self._tap(model, edits_of(list(asked.edits)), len(ids), source), small)
+            found = model.trace(self._tensor(ids), sorted(known), source=source, tap=tap) | small.kept
         self.kept[key] = found
         while len(self.kept) > 1 and sum(map(_size, self.kept.values())) > MOST_NUMBERS:
             self.kept.popitem(last=False)
@@ -452,16 +474,21 @@ class Edited:
     """
 
     def __init__(
-        self, model: Transformer, ids: Sequence[int], tap: Callable[..., Any], edits: Callable[[int], Sequence[Edit]]
+        self,
+        model: Transformer,
+        ids: Sequence[int],
+        tap: Callable[..., Any],
+        edits: Callable[[int], Sequence[Edit]],
+        source: Tensor | None = None,
     ) -> None:
-        """Start with these tokens; `edits` gives those of a window of so many."""
-        self.model, self.window, self.tap, self.edits = model, list(ids), tap, edits
+        """Start with these tokens; `edits` gives those of a window of so many; `source` is what an encoder reads."""
+        self.model, self.window, self.tap, self.edits, self.source = model, list(ids), tap, edits, source
 
     def logits(self) -> Tensor:
         """The logits of the next token, [1, vocab]."""
         tokens = torch.tensor([self.window], device=self.model.token_embedding.weight.device)
-        tap = self.tap(self.model, self.edits(len(self.window)), len(self.window))
-        return self.model.trace(tokens, ["logits"], tap=tap)["logits"][:, -1]
+        tap = self.tap(self.model, self.edits(len(self.window)), len(self.window), self.source)
+        return self.model.trace(tokens, ["logits"], source=self.source, tap=tap)["logits"][:, -1]
 
     def append(self, tokens: Tensor) -> None:
         """Add a token."""

@@ -5,10 +5,11 @@ from dataclasses import replace
 from itertools import compress, product
 from statistics import fmean
 
-from vitral.core.language import N_, _
-from vitral.core.text import NONE, capital
-from vitral.evaluation.masking import masking_of
+from vitral.core.language import N_, _, number
+from vitral.core.text import NONE, capital, minus
+from vitral.evaluation.masking import filling_of
 from vitral.inspection import capabilities, classify_passages, linear_probes, recall_under_masks, untrained
+from vitral.inspection.cost import WAYS, cost_by_length
 from vitral.inspection.probing import SPLITS
 from vitral.inspection.recall import BATCH, BINS, KEYS, LAYERS, VALUES, WINDOW
 from vitral.studies.probe import (
@@ -19,8 +20,10 @@ from vitral.studies.probe import (
     Check,
     Comparison,
     Course,
+    Curve,
     Dots,
     Fixed,
+    Lines,
     Means,
     Note,
     Plain,
@@ -68,6 +71,7 @@ READ = {
     "control": N_("control task"),
 }
 LARGEST = Quantity(N_("largest class"), "classifying/activations/majority")
+CHAIN = Quantity(N_("loss (infilling, both sides, chain rule)"), "filling/chain/nats", "nats", "lower")
 TARGETS = Quantity(N_("targets"), "targets", digits=0)
 METHOD = N_(
     "Infilling: the token after {gap} tokens and before {right}, at a mask token or by the chain rule, p(c | left) · "
@@ -79,7 +83,7 @@ METHOD = N_(
 def uses(trained: Trained) -> Plain:
     """Leakage, infilling and continuation on the test split; classification of passages of the whole text."""
     run, test = trained.run, trained.test
-    masking = masking_of(run.sealed.config.training.objective, run.tokenizer)
+    masking = filling_of(run.sealed.config.training.objective, run.tokenizer)
     found = capabilities(run.model, run.tokenizer, test, *trained.size(*WINDOWS), masking=masking)
     passages, windows = (dict(zip(SPLITS, trained.size(*each), strict=True)) for each in (PASSAGES, PROBING))
     classes, fresh = classify_passages(run.model, trained.dataset, passages), untrained(run.model, trained.seed)
@@ -90,8 +94,9 @@ def uses(trained: Trained) -> Plain:
 def _uses(result: StudyResult, arms: Arms) -> View:
     """Each use against the base's, both sides of a gap against one, activations against token counts."""
     contrasts = [*Against((LOSS[0], LOSS[2], ACCURACY[3])).of(result, arms), *Within(LOSS[0], LOSS[1]).of(result, arms)]
+    contrasts += Within(LOSS[0], CHAIN).of(result, arms)
     contrasts += Against([LOSS[0]], equal_steps).of(result, arms)
-    tables = [Means(arms, (*ACCURACY, LARGEST)), Means(arms, (*LOSS, TARGETS))]
+    tables = [Means(arms, (*ACCURACY, LARGEST)), Means(arms, (*LOSS, CHAIN, TARGETS))]
     read = [arm for arm in arms if arm.first["probes"]]
     for task in TASKS if read else ():
         trained, fresh, tokens, control = (
@@ -137,11 +142,12 @@ def _checks(arm: ArmMeasures) -> list[Check]:
 
 
 def equal_steps(result: StudyResult, arms: Arms) -> Iterable[tuple[ArmMeasures, ArmMeasures]]:
-    """Masked language models with a causal one of as many steps, where that is not the base."""
+    """Masked language models with a causal one of as many steps, where that is not the base; mixed with masked ones."""
     for arm, rival in product(arms[1:], arms[1:]):
         own, other, usual = (one.config.get("training", {}) for one in (arm, rival, arms[0]))
-        is_masked = own.get("objective", "next-token") != "next-token" == other.get("objective")
-        if is_masked and other["steps"] == own["steps"] != usual["steps"]:
+        one, another = (str(training.get("objective", "next-token")) for training in (own, other))
+        is_longer = another == "next-token" != one and other["steps"] == own["steps"] != usual["steps"]
+        if is_longer or ("mixed" in one and "masked" in another):
             yield arm, rival
 
 
@@ -267,4 +273,70 @@ RETRIEVAL = Probe(
     seconds=(150, 900, 6000),
     of_runs=False,
 )
-PROBES = (USES, RETRIEVAL)
+LENGTHS = (
+    ((128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192), 3),
+    ((128, 256, 512, 1024, 2048, 4096, 6144, 8192, 12288), 5),
+    ((128, 256, 512, 1024, 2048, 4096, 8192, 12288, 16384, 24576), 9),
+)
+"""Lengths and rounds."""
+WITHIN = 0.15
+"""Largest difference of a measured exponent and the predicted one that agree."""
+MICRO = 1e6
+DRAWN = {"cached": N_("cached"), "recomputed": N_("recomputed"), "bidirectional": N_("bidirectional")}
+"""Ways with a shorter name in the figure."""
+RATIOS = (("recomputed", "cached"), ("bidirectional", "cached"), ("one-by-one", "at-once"))
+
+
+def cost(setting: Setting) -> Plain:
+    """Times and operations by length, see `vitral.inspection.cost_by_length`."""
+    lengths, rounds = setting.size(*LENGTHS)
+    return cost_by_length(lengths, rounds=rounds)
+
+
+def _cost(result: StudyResult, measured: Plain) -> View:
+    """Time against length with the predicted lines, the exponents, and the checks."""
+    model, lengths, fitted = measured["model"], measured["lengths"], measured["fitted"]
+    about = _(
+        "A model of {layers} layer(s), d_model {d_model} and {heads} heads, so small that attention outweighs the rest "
+        "at the longest lengths; {threads} thread(s). One more token with a cache is computed for {batch} texts side "
+        "by side and divided by them. Times are medians of {rounds} rounds, summed over threads. A window read token "
+        "by token is given every token (forward passes only); training token by token was not timed.",
+        **model,
+        **measured,
+    )
+    over = _("{first:,} to {last:,} tokens", first=fitted[0], last=fitted[-1])
+    curves, rows, checks = [], [], []
+    for way, title in WAYS.items():
+        times, flops = measured["processor"][way], measured["flops"][way]
+        course = [MICRO * times[-1] * one / flops[-1] for one in flops[-len(fitted) :]]
+        curves.append(Curve(_(DRAWN.get(way, title)), lengths, [MICRO * one for one in times]))
+        curves.append(Curve("", fitted, course, theory=True))
+        own, predicted = measured["exponents"][way]["processor"], measured["exponents"][way]["predicted"]
+        numbers = [predicted, own["slope"], own["low"], own["high"], own["slope"] - predicted]
+        rows.append((_(title), *(minus(number(one, ".2f")) for one in numbers)))
+        what = _("exponent of time over {lengths}", lengths=over)
+        expected = _("{exponent:.2f} ± {within:g}, of operations", exponent=predicted, within=WITHIN)
+        low, high, ends = predicted - WITHIN, predicted + WITHIN, (own["low"], own["high"])
+        checks.append(Check(_(title), what, own["slope"], low, high, expected, digits=2, interval=ends))
+    for slow, fast in RATIOS:
+        ratio = measured["processor"][slow][-1] / measured["processor"][fast][-1]
+        what = _("time of a token at {length:,} tokens over that of {way}", length=lengths[-1], way=_(WAYS[fast]))
+        checks.append(Check(_(WAYS[slow]), what, ratio, 1.0, expected=_("above 1"), digits=1))
+    heads = (_("way"), _("predicted"), _("measured"), _("95% from"), _("95% to"), _("difference"))
+    table = Rows(_("Exponents of the time of one token over {lengths}", lengths=over), heads, rows)
+    x = Axis(_("length n (tokens)"), log=True, ticks=[n for n in lengths if n & (n - 1) == 0])
+    y = Axis(_("processor time of one token (µs)"), log=True)
+    note = _("Dashed lines have the course of the counted operations through the last point.")
+    figure = Lines(_("Processor time of one token"), x, y, curves, note=note)
+    return View(about, [table], figure, checks=checks)
+
+
+COST = Probe(
+    "cost-by-length",
+    N_("Cost of a token by the length of the text"),
+    cost,
+    more=_cost,
+    seconds=(15, 60, 200),
+    of_runs=False,
+)
+PROBES = (USES, RETRIEVAL, COST)

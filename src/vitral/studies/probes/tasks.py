@@ -1,18 +1,22 @@
-"""Generated tasks, and how models learn them: recall of values, Markov chains in their window, repeated strings."""
+"""Tasks, and how models learn them: recall, Markov chains in their window, repeated strings, questions and answers."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from statistics import fmean
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.core.language import N_
+from vitral.core.language import N_, _
+from vitral.data.batches import IGNORED, pair_of
 from vitral.data.tasks import KeyValueRecall, MarkovChains, RepeatedStrings, Task
+from vitral.evaluation.losses import predicted, reading_of_config
 from vitral.inspection import (
     chain_distances,
     count_nats,
@@ -34,12 +38,14 @@ from vitral.studies.probe import (
     Arms,
     Axis,
     Course,
+    Curve,
     Plain,
     Probe,
     Quantity,
     Range,
     StudyResult,
     Trained,
+    View,
     Within,
     require_causal_lm,
 )
@@ -125,7 +131,8 @@ def first_of_its_task(result: StudyResult, arms: Arms) -> Iterable[tuple[ArmMeas
     """Every arm with the first one of the same task, task by task."""
     tasks: dict[str, list[ArmMeasures]] = {}
     for arm in arms:
-        tasks.setdefault(str(arm.config["corpus"]["task"]), []).append(arm)
+        corpus = arm.config.get("corpus", {})
+        tasks.setdefault(str((corpus.get("source"), corpus.get("task"))), []).append(arm)
     return ((arm, alike[0]) for alike in tasks.values() for arm in alike[1:])
 
 
@@ -344,4 +351,128 @@ INDUCTION = Probe(
         lambda run: _curve(run, REPEATED),
     ),
 )
-PROBES = (RECALL, IN_CONTEXT, INDUCTION)
+
+# ---------------------------------------------------------------- questions and answers
+
+QUESTIONS = (300, 1000, 4000)
+"""Of the test part, about."""
+LENGTHS = 4
+"""Of answers, at least, for a figure."""
+
+
+def answers(trained: Trained) -> Plain:
+    """Right tokens and whole answers by the number of tokens of the answer, the one that ends it included.
+
+    Returns:
+        `lengths`: for each `length` the number of `answers` and their `tokens`; `exact`, the answers that are wholly
+        right; the right tokens, `forced` after the true ones and `free` after the model's own; the tokens `later` than
+        the first wrong one, and of these `later_forced` and `later_free`.
+
+    Raises:
+        UsageError: the run is not trained on questions with answers.
+    """
+    split, reading = trained.test, reading_of_config(trained.model.config)
+    if split.answers is None or split.answers.labels:
+        raise UsageError("{arm} is not trained on questions with answers", arm=trained.arm)
+    records = np.flatnonzero(reading.fits(split))
+    inputs, targets = pair_of(
+        split, reading.placed(split, records[:: max(1, len(records) // trained.size(*QUESTIONS))])
+    )
+    forced, free = right_tokens(trained.model, inputs, targets, split.answers.closes)
+    asked = targets != IGNORED
+    wrong = (asked & ~forced).long()
+    later = asked & (wrong.cumsum(1) > wrong)
+    counts = {"answers": asked.any(1), "tokens": asked, "exact": (free | ~asked).all(1), "forced": forced, "free": free}
+    counts |= {"later": later, "later_forced": later & forced, "later_free": later & free}
+    lengths = asked.sum(1)
+    every = [(int(length), lengths == length) for length in lengths.unique()]
+    sums = [{key: int(each[alike].sum()) for key, each in counts.items()} for _, alike in every]
+    return {"lengths": [{"length": length, **each} for (length, _), each in zip(every, sums, strict=True)]}
+
+
+def right_tokens(
+    model: Transformer, inputs: Int[Tensor, "rows read"], targets: Int[Tensor, "rows time"], closes: int
+) -> tuple[Bool[Tensor, "rows time"], Bool[Tensor, "rows time"]]:
+    """Which tokens of the answers the model gives: after the true tokens, and after its own until it ends.
+
+    Args:
+        model: in evaluation mode, causal in the answers.
+        inputs: as `vitral.data.batches.pair_of` makes them.
+        targets: `IGNORED` where no token of an answer is asked for.
+        closes: id of the token that ends an answer.
+    """
+    asked, own = targets != IGNORED, inputs.clone()
+    written = own[:, -targets.shape[1] :]
+    with torch.inference_mode():
+        forced = predicted(model, inputs).argmax(-1)
+        for place in range(1, targets.shape[1]):
+            said = predicted(model, own).argmax(-1)
+            written[:, place] = torch.where(asked[:, place - 1], said[:, place - 1], written[:, place])
+        free = predicted(model, own).argmax(-1)
+    ended = ((free == closes) & asked).long()
+    return asked & (forced == targets), asked & (free == targets) & (ended.cumsum(1) == ended)
+
+
+def _share(key: str, of: str = "tokens") -> Read:
+    """A reader of the share that one sum over all lengths is of another one; None of nothing."""
+
+    def read(run: Mapping[str, Any]) -> float | None:
+        part, whole = (sum(one[name] for one in run["lengths"]) for name in (key, of))
+        return part / whole if whole else None
+
+    return read
+
+
+def _independent(run: Mapping[str, Any]) -> float:
+    """The share of whole answers if the tokens of answers of a length were right independently, equally likely."""
+    whole = sum(one["answers"] * (one["forced"] / one["tokens"]) ** one["length"] for one in run["lengths"])
+    return whole / sum(one["answers"] for one in run["lengths"])
+
+
+EXACT = Quantity(N_("whole answers"), _share("exact", "answers"), better="higher")
+FORCED = Quantity(N_("right tokens, teacher forcing"), _share("forced"), better="higher")
+FREE = Quantity(N_("right tokens, free running"), _share("free"), better="higher")
+LATER_FORCED = Quantity(
+    N_("right tokens after the first error, teacher forcing"), _share("later_forced", "later"), better="higher"
+)
+LATER_FREE = Quantity(
+    N_("right tokens after the first error, free running"), _share("later_free", "later"), better="higher"
+)
+INDEPENDENT = Quantity(N_("whole answers if errors were independent"), _independent)
+
+
+def _by_length(result: StudyResult, arms: Arms) -> View:
+    """The first arm by the length of the answer, where its answers have enough lengths for a curve."""
+    if len(arms[0].first["lengths"]) < LENGTHS:
+        return View()
+    curves = list[Curve]()
+    for quantity in (FORCED, FREE, EXACT, INDEPENDENT):
+        title, axes = (
+            _("By length: {arm}", arm=arms[0].title),
+            (Axis(N_("tokens of the answer")), Axis(N_("right (share)"))),
+        )
+        figure = Course(title, *axes, partial(_points, quantity)).of(arms[:1])
+        curves += [replace(one, label=quantity.told, theory=quantity is INDEPENDENT) for one in figure.curves]
+    return View(figure=replace(figure, curves=curves))
+
+
+def _points(quantity: Quantity, run: Mapping[str, Any]) -> list[tuple[float, float | None]]:
+    return [(one["length"], quantity.read({"lengths": [one]})) for one in run["lengths"]]
+
+
+ANSWERS = Probe(
+    "answers",
+    N_("Whole answers"),
+    answers,
+    about=N_(
+        "Answers to test questions, the likeliest token at a time, to the token that ends them. Teacher forcing: each "
+        "token is predicted after the true ones; free running: after those that the model wrote itself. To the first "
+        "wrong token both read the same, so the same answers are whole; after it they differ. If errors fell "
+        "independently, equally likely at every token of the answers of one length, the share of whole answers would "
+        "be a power of the share of right tokens."
+    ),
+    tables=[(EXACT, INDEPENDENT, FORCED, FREE, LATER_FORCED, LATER_FREE)],
+    contrasts=[Against([EXACT], first_of_its_task), Within(LATER_FREE, LATER_FORCED), Within(EXACT, INDEPENDENT)],
+    more=_by_length,
+)
+PROBES = (RECALL, IN_CONTEXT, INDUCTION, ANSWERS)

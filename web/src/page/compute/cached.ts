@@ -6,7 +6,7 @@ import { Tensor, tensor } from "../../tensors";
 import { windowStart } from "../decoding/generation";
 import { Others, editing, existing } from "../edits";
 import type { Edit } from "../source";
-import { ModelGraph, Program } from "./program";
+import { ModelGraph, Program, sentence } from "./program";
 
 /** The graph of one more token, with the numbers of tokens that its cache may have. */
 export interface StepGraph extends ModelGraph {
@@ -39,6 +39,7 @@ export class Steps {
     weights: Tensors,
     readonly context: number,
     private readonly others?: (edits: readonly Edit[]) => Others,
+    private readonly given?: readonly number[],
   ) {
     this.step = graph && new Program(graph, weights);
     this.before = (graph?.inputs ?? []).filter((name) => name !== TOKENS && name !== LENGTH);
@@ -76,7 +77,7 @@ export class Steps {
     if (keeps && this.before[0]?.startsWith("past_state")) return this.stepwise(ids, edits);
     const names = keeps ? this.before.map(ofSentence) : [];
     const others = this.others?.(edits);
-    const made = this.whole.run({ [TOKENS]: ids32(ids) }, [LOGITS, ...names], editing(existing(edits, ids.length, others), others));
+    const made = this.whole.run(sentence(ids, this.given), [LOGITS, ...names], editing(existing(edits, ids.length, others), others));
     const cache = keeps ? names.map((name) => made[name]) : null;
     const vocabulary = made[LOGITS].shape[2];
     return new Grown(this, ids, edits, made[LOGITS].data.slice(-vocabulary), cache);

@@ -9,6 +9,10 @@ export interface ModelGraph extends Nodes {
   constants: { name: string; shape: number[] }[];
 }
 
+const row = (ids: readonly number[]): Tensor => ({ shape: [1, ids.length], data: Float32Array.from(ids) });
+/** The inputs of a model's graph: a sentence, and what an encoder reads. */
+export const sentence = (ids: readonly number[], given?: readonly number[]): Tensors => ({ tokens: row(ids), ...(given && { source: row(given) }) });
+
 const MOST_PLANS = 32;
 
 /** Operations whose rows depend on one row of one argument each and on weights: which argument it is. */

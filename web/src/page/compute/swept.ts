@@ -1,9 +1,8 @@
 // A sweep on a model's graph: each place patched or zeroed at each position, and only what depends on it computed again.
 
-import { tensor } from "../../tensors";
 import { edited } from "../edits";
 import type { Edit, Swept, Tell } from "../source";
-import type { Program } from "./program";
+import { Program, sentence } from "./program";
 
 const LOGITS = "logits";
 
@@ -21,9 +20,9 @@ export function difference(logits: { shape: readonly number[]; data: ArrayLike<n
 
 /** Tells all differences, after each `piece` of milliseconds those that it has, as long as they are wanted. */
 export async function swept(program: Program, asked: Swept, tell: Tell, isWanted: () => boolean, piece: number): Promise<void> {
-  const { ids, others, pair, places } = asked;
+  const { ids, others, pair, places, given } = asked;
   const names = [LOGITS, ...places.map(({ at }) => at)];
-  const values = (of: readonly number[]) => program.values({ tokens: tensor([1, of.length], Float32Array.from(of)) }, names);
+  const values = (of: readonly number[]) => program.values(sentence(of, given), names);
   const [own, theirs] = [values(ids), others && values(others)];
   let [began, made]: [number, number[]] = [performance.now(), []];
   for (let cell = 0; cell < places.length * ids.length; cell++) {

@@ -1,7 +1,7 @@
 // What is going on in the choice: branches that were taken, a text that goes on by itself, beams that grow.
 
 import { Signal, batch, signal } from "@preact/signals";
-import { chosen, edits, encoded, held, origin, ownNumber, position, sampling, seed, shown, text } from "../state";
+import { ahead, beams, chosen, edits, encoded, held, ids, origin, ownNumber, position, readings, sampling, seed, shown, source, text, writes } from "../state";
 import type { Edit, Source } from "../source";
 import { Hypothesis, ROOT, grow, tokensOf } from "./beam";
 import { uniform } from "./draw";
@@ -19,11 +19,9 @@ export const made = signal<Made[]>([]);
 /** What the reader beside has made of the same sentence and the same numbers. */
 export const others = signal<Made[]>([]);
 export const isRunning = signal(false);
-export const wanted = signal(40);
 /** Every hypothesis that was ever one of the beams, and those that are. */
 export const grown = signal<Hypothesis[]>([]);
 export const live = signal<Hypothesis[]>([ROOT]);
-export const beams = signal(3);
 export const isSearching = signal(false);
 export const fault = signal("");
 
@@ -63,87 +61,106 @@ export function back(): void {
   clear();
 }
 
-let belongsTo = "";
+let [belongsTo, grownOf, besideOf, seen] = ["", "", "", 0];
 
-/** What was generated before another sentence was typed or a setting changed is gone. */
-export function keepFor(...given: unknown[]): void {
-  const now = JSON.stringify(given);
-  if (now !== belongsTo) clear();
-  belongsTo = now;
+/**
+ * Makes what the address says: so many tokens, beams so long. What was made of another sentence or with other settings is
+ * gone; these go on as far only where an address has brought them.
+ */
+export function settle(...given: unknown[]): void {
+  const [now, reader, known] = [JSON.stringify(given), shown.value?.beside?.from.about.name ?? "", readings.value];
+  if (now !== belongsTo && seen === known) writes.value = ahead.value = 0;
+  if (now !== belongsTo || reader !== besideOf || made.value.length > writes.value) {
+    stop();
+    const kept = now === belongsTo && reader === besideOf ? writes.value : 0;
+    [made.value, others.value] = [made.value.slice(0, kept), others.value.slice(0, kept)];
+  }
+  if (now + beams.value !== grownOf || grownTo() > ahead.value) {
+    stop();
+    [grown.value, live.value] = [[], [ROOT]];
+  }
+  [belongsTo, grownOf, besideOf, seen] = [now, now + beams.value, reader, known];
+  if (shown.value?.ids !== ids.value || shown.value.from !== source.value) return; // what is asked for is not here yet
+  if (made.value.length < writes.value && !isRunning.value) void goesOn();
+  if (grownTo() < ahead.value && live.value.length && !isSearching.value) void looksAhead();
 }
 
-export function clear(): void {
-  run++;
-  made.value = [];
-  others.value = [];
-  grown.value = [];
-  live.value = [ROOT];
-  isRunning.value = isSearching.value = false;
-  fault.value = "";
+/** How many tokens the beams have. */
+export const grownTo = (): number => live.value[0]?.length ?? 0;
+
+/** Nothing is written, and no beam has grown. */
+export const clear = (): void => batch(() => void (writes.value = ahead.value = 0));
+
+/** What was made stays, and goes on from there when more is asked for. */
+export function pause(): void {
+  batch(() => {
+    [writes.value, ahead.value] = [made.value.length, grownTo()];
+    stop();
+  });
 }
 
 let run = 0;
 const painted = (): Promise<void> => new Promise((done) => setTimeout(done));
 
-async function guarded(work: () => Promise<void>): Promise<void> {
-  try {
-    await work();
-  } catch (error) {
-    fault.value = error instanceof Error ? error.message : String(error);
-  }
+function stop(): void {
+  run++;
+  isRunning.value = isSearching.value = false;
+  fault.value = "";
 }
 
-/** Goes on until so many tokens have been made, of both readers; it can be stopped, and goes on from where it stopped. */
-export async function generate(count: number): Promise<void> {
-  const now = ++run;
-  const second = shown.value?.beside?.from;
-  isRunning.value = true;
-  await guarded(async () => {
-    await Promise.all([goOn(now, count, origin.value!, made, edits.value), ...(second ? [goOn(now, count, second, others, [])] : [])]);
+/** Works as long as nothing stops it; what cannot be computed is no longer asked for. */
+async function guarded(is: Signal<boolean>, work: (isWanted: () => boolean) => Promise<void>): Promise<void> {
+  const now = run;
+  is.value = true;
+  try {
+    await work(() => now === run);
+  } catch (error) {
+    if (now === run) fault.value = error instanceof Error ? error.message : String(error);
+  }
+  if (now !== run) return;
+  batch(() => {
+    is.value = false;
+    [writes.value, ahead.value] = [isRunning.value ? writes.value : made.value.length, isSearching.value ? ahead.value : grownTo()];
   });
-  if (now === run) isRunning.value = false;
 }
+
+/** Both readers go on until so many tokens have been made. */
+const goesOn = () => guarded(isRunning, async (isWanted) => {
+  const second = shown.value?.beside?.from;
+  await Promise.all([goOn(isWanted, origin.value!, made, edits.value), ...(second ? [goOn(isWanted, second, others, [])] : [])]);
+});
 
 /** One reader writes on from where it stopped. */
-async function goOn(now: number, count: number, asked: Source, made: Signal<Made[]>, edits: readonly Edit[]): Promise<void> {
+async function goOn(isWanted: () => boolean, asked: Source, made: Signal<Made[]>, edits: readonly Edit[]): Promise<void> {
   const [from, start] = [before(), all().length];
   const done = made.value.map(({ id }) => id);
-  const numbers = Array.from({ length: Math.max(0, count - done.length) }, (_, turn) =>
+  const numbers = Array.from({ length: Math.max(0, writes.value - done.length) }, (_, turn) =>
     done.length + turn === 0 ? nextNumber() : numberAt(start + done.length + turn),
   );
   const draws = { sampling: sampling.value, numbers, prompt: from.length, edits };
   for await (const { id, logits } of asked.next([...from, ...done], draws)) {
-    if (now !== run) return;
+    if (!isWanted()) return;
+    if (id === asked.about.source?.closes) return;
     made.value = [...made.value, { id, probability: distribution(logits, draws.sampling, asked.about.specials)[id] }];
     await painted();
-    if (now !== run) return;
+    if (!isWanted()) return;
   }
 }
 
-export function pause(): void {
-  run++;
-  isRunning.value = isSearching.value = false;
-}
-
-/** The beams grow by one token, or until so many are reached. */
-export async function search(length: number): Promise<void> {
-  const now = ++run;
+/** The beams grow token by token. */
+const looksAhead = () => guarded(isSearching, async (isWanted) => {
   const [asked, from] = [origin.value!, before()];
-  isSearching.value = true;
-  await guarded(async () => {
-    const { about } = asked;
-    while (live.value.length && live.value[0].length < length) {
-      const logits: ArrayLike<number>[] = [];
-      for (const each of live.value) {
-        const draws = { sampling: { ...sampling.value, temperature: 1, top_k: null, top_p: null, min_p: null }, numbers: [0], prompt: from.length, edits: edits.value };
-        for await (const one of asked.next([...from, ...tokensOf(each)], draws)) logits.push(one.logits);
-        if (now !== run) return;
-      }
-      live.value = grow(live.value, logits, beams.value, about.specials);
-      grown.value = [...grown.value, ...live.value];
-      await painted();
-      if (now !== run) return;
+  const { about } = asked;
+  while (live.value.length && grownTo() < ahead.value) {
+    const logits: ArrayLike<number>[] = [];
+    for (const each of live.value) {
+      const draws = { sampling: { ...sampling.value, temperature: 1, top_k: null, top_p: null, min_p: null }, numbers: [0], prompt: from.length, edits: edits.value };
+      for await (const one of asked.next([...from, ...tokensOf(each)], draws)) logits.push(one.logits);
+      if (!isWanted()) return;
     }
-  });
-  if (now === run) isSearching.value = false;
-}
+    live.value = grow(live.value, logits, beams.value, about.specials);
+    grown.value = [...grown.value, ...live.value];
+    await painted();
+    if (!isWanted()) return;
+  }
+});

@@ -13,8 +13,9 @@ import { fineness, still, theme } from "./theme";
 export interface HeatProps extends Common {
   /** Values [rows × columns], row-major; −∞ and NaN are cells that do not exist. */
   values: Numbers;
-  /** The tokens of the rows and columns. */
+  /** The tokens of the columns, and of the rows where these are others. */
   tokens: readonly string[];
+  rows?: readonly string[];
   /** A share (0 … 1, drawn by its root) or a signed number. */
   kind: "share" | "signed";
   /** The number of full strength. */
@@ -40,42 +41,42 @@ export const rowHeight = (columns: Columns): number => {
   return Math.max(3, Math.min(22, 560 / Math.max(1, count), (columns.edges[count] / Math.max(1, count)) * 1.15));
 };
 
-type InGrid = Pick<HeatProps, "tokens" | "columns" | "row" | "picked" | "gutter">;
+type InGrid = Pick<HeatProps, "tokens" | "rows" | "columns" | "row" | "picked" | "gutter">;
 
-function frameShapes({ tokens, columns, row, picked, gutter = 0 }: InGrid & { columns: Columns }, look: Theme): Shape[] {
+function frameShapes({ tokens, rows = tokens, columns, row, picked, gutter = 0 }: InGrid & { columns: Columns }, look: Theme): Shape[] {
   const inks = INKS[look];
   const tall = rowHeight(columns);
   const right = columns.edges[tokens.length];
   const shapes: Shape[] = [];
   if (tall > 7) {
     const lines = [];
-    for (let at = 1; at <= tokens.length; at++) lines.push(`M${gutter} ${at * tall}h${right}`);
-    for (let at = 1; at <= tokens.length; at++) if (widthOf(columns, at - 1) > 7) lines.push(`M${gutter + columns.edges[at]} 0v${tall * tokens.length}`);
+    for (let at = 1; at <= rows.length; at++) lines.push(`M${gutter} ${at * tall}h${right}`);
+    for (let at = 1; at <= tokens.length; at++) if (widthOf(columns, at - 1) > 7) lines.push(`M${gutter + columns.edges[at]} 0v${tall * rows.length}`);
     shapes.push({ kind: "path", d: lines.join(""), stroke: css(inks.ground), width: 1.5 });
   }
-  if (gutter) tokens.forEach((token, at) => {
+  if (gutter) rows.forEach((token, at) => {
     const size = Math.min(15, tall * 0.8);
     if (size < 7 && at !== row) return;
     const chosen = at === row;
     shapes.push({ kind: "text", x: gutter - 12, y: at * tall + tall / 2 + size * 0.34, text: visible(token).slice(0, 14), size: Math.max(9, size), anchor: "end", face: "serif", bold: chosen, fill: css(chosen ? inks.ink : inks.soft) });
   });
-  if (row !== undefined && row >= 0 && row < tokens.length) shapes.push({ kind: "rect", x: gutter, y: row * tall, w: right, h: tall, stroke: css(inks.ink), width: 1.5 });
-  if (picked && picked.row < tokens.length && picked.column < tokens.length) {
+  if (row !== undefined && row >= 0 && row < rows.length) shapes.push({ kind: "rect", x: gutter, y: row * tall, w: right, h: tall, stroke: css(inks.ink), width: 1.5 });
+  if (picked && picked.row < rows.length && picked.column < tokens.length) {
     shapes.push({ kind: "rect", x: gutter + columns.edges[picked.column], y: picked.row * tall, w: widthOf(columns, picked.column), h: tall, stroke: css(inks.ink), width: 2.5 });
   }
   return shapes;
 }
 
 export function heatScene(given: InGrid & { width?: number }, shown: Float32Array, look: Theme): Scene {
-  const { tokens, columns, gutter = 0, width = 480 } = given;
+  const { tokens, rows = tokens, columns, gutter = 0, width = 480 } = given;
   const count = tokens.length;
-  const pixels = glaze(shown, count, count, tokens, look);
+  const pixels = glaze(shown, rows.length, count, tokens, look);
   if (!columns) return { width, height: width, shapes: [{ kind: "cells", x: 0, y: 0, w: width, h: width, columns: count, rows: count, pixels }] };
-  const tall = rowHeight(columns) * count;
+  const tall = rowHeight(columns) * rows.length;
   const right = columns.edges[count];
   return {
     width: gutter + right + 1, height: tall + 1,
-    shapes: [{ kind: "cells", x: gutter, y: 0, w: right, h: tall, columns: count, rows: count, pixels, edges: columns.edges }, ...frameShapes({ ...given, columns }, look)],
+    shapes: [{ kind: "cells", x: gutter, y: 0, w: right, h: tall, columns: count, rows: rows.length, pixels, edges: columns.edges }, ...frameShapes({ ...given, columns }, look)],
   };
 }
 
@@ -122,18 +123,19 @@ export function Heat(props: HeatProps) {
 }
 
 function HeatInGrid(props: HeatProps & { columns: Columns }) {
-  const { values, tokens, kind, most, columns, row, picked, gutter = 0, say } = props;
+  const { values, tokens, rows, kind, most, columns, row, picked, gutter = 0, say } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
   const wanted = useScene(() => strengths(values, kind, most), [values, kind, most]);
-  const scene = useScene(() => heatScene({ tokens, columns, row, picked, gutter }, wanted, theme.value), [wanted, tokens, columns, row, picked, gutter]);
+  const scene = useScene(() => heatScene({ tokens, rows, columns, row, picked, gutter }, wanted, theme.value), [wanted, tokens, rows, columns, row, picked, gutter]);
   const draw = useCallback((shown: Float32Array) => {
-    if (canvas.current) paintOver(canvas.current, shown === wanted ? scene : heatScene({ tokens, columns, row, picked, gutter }, shown, theme.value));
-  }, [wanted, scene, tokens, columns, row, picked, gutter]);
-  const shown = useMorph(wanted, tokens, draw);
+    if (canvas.current) paintOver(canvas.current, shown === wanted ? scene : heatScene({ tokens, rows, columns, row, picked, gutter }, shown, theme.value));
+  }, [wanted, scene, tokens, rows, columns, row, picked, gutter]);
+  const named = rows ?? tokens;
+  const shown = useMorph(wanted, named, draw);
   useLayoutEffect(() => draw(shown.current), [draw, shown, fineness.value]);
   const cells = lattice({
-    rows: tokens.length, columns: tokens.length, edges: columns.edges, left: gutter, tall: rowHeight(columns),
-    rowName: (at) => visible(tokens[at]), say, missing: ({ row: time, column }) => !(values[time * tokens.length + column] > -Infinity),
+    rows: named.length, columns: tokens.length, edges: columns.edges, left: gutter, tall: rowHeight(columns),
+    rowName: (at) => visible(named[at]), say, missing: ({ row: time, column }) => !(values[time * tokens.length + column] > -Infinity),
   });
   const surface = <canvas ref={canvas} width={1} height={1} style={{ width: `${scene.width}px`, height: `${scene.height}px` }} aria-hidden="true" />;
   return <Drawn {...props} scene={scene} lattice={cells} surface={surface} />;

@@ -14,14 +14,17 @@ export interface Pane {
   glass?: string;
 }
 
+/** About how wide a letter is, in its size, where it is wider than most. */
+const wide = (letter: string): number => (/[WM@—…]/.test(letter) ? 0.93 : /[mw]/.test(letter) ? 0.78 : /\p{Lu}/u.test(letter) ? 0.8 : 0.55);
+
 /** A pane as shapes: glass in its leading, the letter in an ink of enough contrast; no letter where none fits. */
 export function paneShapes(given: Pane, x: number, y: number, w: number, h: number, look: Theme): Shape[] {
   const inks = INKS[look];
   const own = given.glass ?? given.token;
   const { fill, ink } = pane(own, given.strength ?? 1, look);
   const letters = given.glass ? given.token : visible(given.token);
-  const count = [...letters].length;
-  const size = Math.min(h * 0.56, 23, ((w - 2) / (0.62 * count + 0.1)) * 1.02);
+  const all = [...letters];
+  const size = Math.min(h * 0.56, 23, ((w - 2) / (0.62 * all.length + 0.1)) * 1.02, (0.94 * w) / all.reduce((sum, each) => sum + wide(each), 0));
   const clear = isClear(own);
   const shapes: Shape[] = [{
     kind: "rect", x: x + 0.5, y: y + 0.5, w: Math.max(0.5, w - 1), h: h - 1, fill: css(fill),

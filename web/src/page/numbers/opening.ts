@@ -1,8 +1,8 @@
 // Any cell opened: the arithmetic that made it, read from the model's graph; every number in it can be opened again.
 
 import { Expression, Partly, Reader, inner, valueAt, worth } from "../../arithmetic";
-import { indexOf, placeOf, size, tensor } from "../../tensors";
-import type { ModelGraph } from "../compute/program";
+import { indexOf, placeOf, size } from "../../tensors";
+import { ModelGraph, sentence } from "../compute/program";
 import { Edit, LENS, Tensor, Values, atPosition, ofHead } from "../source";
 import { lazyValues } from "./shapes";
 
@@ -12,6 +12,8 @@ export interface Anatomy {
   /** A vector of the stream → `norm`, `logits`: what opens `lens.NAME` and `norm.NAME`. */
   lens?: ModelGraph;
   constants: Readonly<Record<string, Tensor>>;
+  /** What an encoder reads. */
+  given?: readonly number[];
   /** Fetches numbers of constants that are not here yet: their places by name, null for all of them. */
   bring?(missing: Missing): Promise<void>;
 }
@@ -108,14 +110,14 @@ export class Sheet {
   private readonly lacking = new Set<string>();
 
   constructor(private readonly anatomy: Anatomy, ids: readonly number[], private readonly values: Values, private readonly edits: readonly Edit[]) {
-    const tokens = tensor([1, ids.length], Float64Array.from(ids));
+    const inputs = sentence(ids, anatomy.given);
     const byHead = new Set(Object.keys(values).map((name) => name.replace(/#.*/, "")));
-    this.model = this.computed(anatomy.graph, tokens, (name, shape) =>
+    this.model = this.computed(anatomy.graph, (name) => inputs[name], (name, shape) =>
       values[name] ?? (byHead.has(name) ? this.pieces(name, shape(), ofHead) : (this.absent[name] = new Remote(shape()))));
   }
 
-  private computed(graph: ModelGraph, input: Tensor, named: Parameters<typeof lazyValues>[2]): Read {
-    const given = [...graph.inputs.map(() => input), ...graph.constants.map(({ name }) => twin(this.anatomy.constants[name]))];
+  private computed(graph: ModelGraph, input: (name: string) => Tensor, named: Parameters<typeof lazyValues>[2]): Read {
+    const given = [...graph.inputs.map(input), ...graph.constants.map(({ name }) => twin(this.anatomy.constants[name]))];
     const all = lazyValues(graph, given, named);
     const names = Object.fromEntries(Object.entries(graph.outputs).map(([name, place]) => [name, all[place] as Tensor]));
     return { names, reader: new Reader(graph, all, true, new Set(this.edits.map((each) => each.at))) };
@@ -127,7 +129,7 @@ export class Sheet {
     if (!lens || !stream || name in constants || String(names[stream]?.shape) !== String(names.embed.shape)) return this.model;
     const outputs = Object.fromEntries(Object.entries(lens.outputs).map(([own, place]) => [(own === "norm" ? NORM : LENS) + stream, place]));
     const named = (own: string, shape: () => readonly number[]) => (own.startsWith(NORM) ? undefined : (this.values[own] ?? this.pieces(own, shape(), atPosition)));
-    return (this.lenses[stream] ??= this.computed({ ...lens, inputs: [stream], outputs }, names[stream], named));
+    return (this.lenses[stream] ??= this.computed({ ...lens, inputs: [stream], outputs }, () => names[stream], named));
   }
 
   /** A value that is here piece by piece: by positions, or by heads. */

@@ -1,7 +1,7 @@
 // What a cell is, in words: its rule, the tokens it is about, the lines that print the same number.
 
 import { visible } from "../marks/colour";
-import { command, placeName, quoted } from "../panes/pieces";
+import { command, placeName, tracedWhole } from "../panes/pieces";
 import { shown, origin } from "../state";
 import { N, Sentence, t } from "../words";
 import { NORM, streamOf } from "./opening";
@@ -27,6 +27,7 @@ const RULES: Record<string, Sentence> = {
   "recurrence.out": N("hidden state of the LSTM, whose steps have no names"),
   recurrence_sum: N("residual sum = stream + output of the LSTM"),
   resid_mid: N("residual stream after attention"),
+  resid_cross: N("residual stream after cross-attention"),
   mlp_norm: N("norm = (x − mean) / √(variance + ε), times a gain, plus a shift"),
   "mlp.gate": N("gate = Σ x × W + b"),
   "mlp.pre": N("first projection = Σ x × W + b"),
@@ -40,7 +41,9 @@ const RULES: Record<string, Sentence> = {
 
 /** The stream that a name is read off by the lens, if it is one of the lens. */
 const readOff = (name: string): string => origin.value!.about.names.find((each) => each === streamOf(name)) ?? "";
-const stepOf = (name: string): string => (readOff(name) ? (name.startsWith(NORM) ? "final_norm" : "logits") : name.replace(/^blocks\.\d+\./, ""));
+const stepOf = (name: string): string => (readOff(name) ? (name.startsWith(NORM) ? "final_norm" : "logits") : name.replace(/^(encoder\.)?(blocks\.\d+\.)?/, "").replace(/^cross(?=[._])/, "attn"));
+/** Whether a value is of the encoder, or of what cross-attention reads of it. */
+const isOfSource = (name: string): boolean => /^encoder\.|\.cross\.[kv]$/.test(name);
 /** Where positions rotate queries and keys, these are not what the projection made. */
 const ROTATED: Record<string, Sentence> = {
   "attn.q": N("query = rotate(query before its rotation): each pair (a, b) becomes (a·cos − b·sin, a·sin + b·cos)"),
@@ -60,14 +63,15 @@ export function ruleOf(name: string): string {
 
 const MAPS = ["scores", "scaled", "masked", "weights"];
 /** Whether a value is a map of an attention head: tokens by tokens. */
-export const isMap = (name: string): boolean => MAPS.some((each) => name.endsWith(`.attn.${each}`));
+export const isMap = (name: string): boolean => MAPS.some((each) => name.endsWith(`.attn.${each}`) || name.endsWith(`.cross.${each}`));
 
 /** The places of the sentence that a cell is of. */
 export function positionsOf(name: string, index: readonly number[]): number[] {
   const ids = shown.value?.ids ?? [];
   if (name === "token_embedding.weight") return ids.flatMap((id, place) => (id === index[0] ? [place] : []));
   if (name === "positions.weight") return [index[0]];
-  if (!isActivation(name)) return [];
+  if (!isActivation(name) || isOfSource(name)) return [];
+  if (name.includes(".cross.") && isMap(name)) return [index[2]];
   return isMap(name) ? [index[2], index[3]] : [index[index.length - 2]];
 }
 
@@ -80,22 +84,23 @@ export function cellName(name: string, index: readonly number[], block?: string)
   return `${short}[${index.join(", ")}]${token}`;
 }
 
-export const blockOf = (name: string): string => /^blocks\.\d+\./.exec(name)?.[0] ?? "";
+export const blockOf = (name: string): string => /^(encoder\.)?blocks\.\d+\./.exec(name)?.[0] ?? "";
 
 /** What a cell is about, as a sentence. */
 export function about(name: string, index: readonly number[]): string {
   const { tokens } = origin.value!.about;
-  const ids = shown.value!.ids;
-  const token = (place: number) => `“${visible(tokens[ids[place]])}”`;
-  const block = Number(/^blocks\.(\d+)\./.exec(name)?.[1] ?? 0);
+  const { ids, from } = shown.value!;
+  const quoted = (of: readonly number[], place: number) => `“${visible(tokens[of[place]])}”`;
+  const token = (place: number) => quoted(isOfSource(name) ? from.given! : ids, place);
+  const block = Number(/^(?:encoder\.)?blocks\.(\d+)\./.exec(name)?.[1] ?? 0);
   if (!isActivation(name)) return t("A parameter: training made it, no sum.");
-  if (isMap(name)) return t("Block {block}, head {head}: {token} looks at {source}.", { block, head: index[1], token: token(index[2]), source: token(index[3]) });
+  if (isMap(name)) return t("Block {block}, head {head}: {token} looks at {source}.", { block, head: index[1], token: token(index[2]), source: name.includes(".cross.") ? quoted(from.given!, index[3]) : token(index[3]) });
   if (index.length === 4) return t("Block {block}, head {head}: {token}, number {number}.", { block, head: index[1], token: token(index[2]), number: index[3] });
   if (readOff(name)) return t(name.startsWith(NORM) ? N("The stream after {place}, normed for the head: {token}, number {number}.") : N("Read off after {place}: how much {next} is said to come after {token}."), {
     place: placeName(readOff(name)), next: `“${visible(tokens[index[2]] ?? "")}”`, token: token(index[1]), number: index[2],
   });
   if (name === "logits") return t("How much {next} is said to come after {token}.", { next: `“${visible(tokens[index[2]] ?? String(index[2]))}”`, token: token(index[1]) });
-  if (name === "embed" || name === "final_norm") return t("{token}, number {number} of its vector.", { token: token(index[1]), number: index[2] });
+  if (/^(encoder\.)?(embed|final_norm)$/.test(name)) return t("{token}, number {number} of its vector.", { token: token(index[1]), number: index[2] });
   return t("Block {block}: {token}, number {number} of its vector.", { block, token: token(index[1]), number: index[2] });
 }
 
@@ -103,15 +108,15 @@ export function about(name: string, index: readonly number[]): string {
 export function pythonOf(name: string, index: readonly number[]): string {
   const place = index.join(", ");
   if (readOff(name)) {
-    const normed = `run.model.final_norm(run.trace(${quoted()}, ["${readOff(name)}"])["${readOff(name)}"].clone())`;
+    const normed = `run.model.final_norm(${tracedWhole(readOff(name))}.clone())`;
     return `${name.startsWith(NORM) ? normed : `run.model.unembed(${normed})`}[${place}]`;
   }
-  return isActivation(name) ? `run.trace(${quoted()}, ["${name}"])["${name}"][${place}]` : `run.model.state_dict()["${name}"][${place}]`;
+  return isActivation(name) ? `${tracedWhole(name)}[${place}]` : `run.model.state_dict()["${name}"][${place}]`;
 }
 
 /** The command that prints the same arithmetic; empty where there is none. */
 export function commandOf(name: string, index: readonly number[]): string {
-  if (!isActivation(name) || readOff(name) || stepOf(name).startsWith("recurrence")) return "";
+  if (origin.value!.about.source || !isActivation(name) || readOff(name) || stepOf(name).startsWith("recurrence")) return "";
   const start = command("explain");
   const layer = /^blocks\.(\d+)\./.exec(name)?.[1];
   if (layer === undefined) return name === "embed" ? `${start} --block --query ${index[1]} --column ${index[2]}` : `${start} --ending --query ${index[1]} --column ${index[2]}`;

@@ -7,10 +7,10 @@ import { Sieve } from "../marks/sieve";
 import { visible } from "../marks/colour";
 import { MOST_SEED, choose, shares } from "../decoding/draw";
 import { Filter, Filtered, descending, filtered } from "../decoding/filters";
-import { back, before as seen, branch, branches, keepFor, nextNumber } from "../decoding/session";
+import { back, before as seen, branch, branches, nextNumber, settle } from "../decoding/session";
 import { show } from "../numbers/opened";
 import { largest, rowOf } from "../rows";
-import { edits, minP, ownNumber, position, sampling, seed, shown, origin, temperature, text, topK, topP } from "../state";
+import { ahead, beams, edits, given, ids, minP, ownNumber, position, sampling, seed, shown, source, origin, temperature, text, topK, topP, writes } from "../state";
 import { number, plural, rich, t } from "../words";
 import { Ahead, GoingOn } from "./Continuation";
 import { Figure } from "./Figure";
@@ -33,7 +33,8 @@ export function Choice() {
   const logits = useMemo(() => rowOf(values, "logits", at), [values, at]);
   const steps = useMemo(() => filtered(logits, sampling.value, about.specials), [logits, sampling.value, about]);
   const others = useMemo(() => compared && filtered(rowOf(compared, "logits", at), sampling.value, about.specials), [compared, at, sampling.value, about]);
-  useLayoutEffect(() => keepFor(about.name, about.step, text.value, at, edits.value, sampling.value, seed.value, ownNumber.value));
+  useLayoutEffect(() => settle(about.name, about.step, given.value, text.value, at, edits.value, sampling.value, seed.value, ownNumber.value),
+    [about, given.value, text.value, at, edits.value, sampling.value, seed.value, ownNumber.value, shown.value, ids.value, source.value, writes.value, ahead.value, beams.value]);
   const last = steps[steps.length - 1];
   const u = nextNumber();
   const drawn = choose(last.probabilities, u);
@@ -46,7 +47,7 @@ export function Choice() {
         <div class="prose">
           <h2 id="choice">{t("Then it draws.")}</h2>
           <p>
-            {rich("The model ends with {count} logits, one for each token, and softmax makes probabilities of them. The settings change these one after another; then a random number u falls on what is left. With {u} the next token is {token}.", {
+            {rich("The model ends with {count} logits, a score for each token, and softmax makes probabilities of them. The settings change these one after another; then a random number u falls on what is left. With {u} the next token is {token}.", {
               count: number(about.vocabulary, 0),
               u: <span class="live">u = {number(u, 3)}</span>,
               token: <Token id={drawn} />,

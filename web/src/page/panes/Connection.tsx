@@ -96,7 +96,7 @@ effect(() => {
 export async function complete(): Promise<void> {
   const from = trained();
   const whole = await from?.whole().catch(() => null);
-  if (whole && trained() === from) source.value = await whole.at((source.value as Served).trained ? source.value!.about.step : null);
+  if (whole && trained()?.about === from!.about) source.value = await whole.at((source.value as Served).trained ? source.value!.about.step : null);
 }
 
 /** The runs to choose from, and what is wrong with the connection. */

@@ -4,8 +4,8 @@ import { TreeNode, Tree } from "../marks/tree";
 import { glass } from "../marks/theme";
 import { visible } from "../marks/colour";
 import { Hypothesis, ROOT, tokensOf } from "../decoding/beam";
-import { beams, before, branch, clear, fault, generate, grown, isRunning, isSearching, live, made, pause, search, wanted } from "../decoding/session";
-import { edits, origin, shown } from "../state";
+import { before, branch, clear, fault, grown, grownTo, isRunning, isSearching, live, made, pause } from "../decoding/session";
+import { MOST_AHEAD, MOST_BEAMS, ahead, beams, edits, more, origin, shown, writes } from "../state";
 import { number, plural, t } from "../words";
 import { Group } from "./Group";
 import { gutter, width } from "./layout";
@@ -27,7 +27,7 @@ const LENGTHS = [20, 40, 100, 200];
 
 export function GoingOn() {
   const tokens = made.value;
-  const isDone = tokens.length >= wanted.value;
+  const isDone = tokens.length >= more.value;
   const { about } = origin.value!;
   return (
     <>
@@ -36,14 +36,14 @@ export function GoingOn() {
         {isRunning.value ? (
           <button class="button" onClick={pause}>{t("pause")}</button>
         ) : (
-          <button class="button" disabled={isDone} onClick={() => void generate(wanted.value)}>{tokens.length ? t("go on") : t("write")}</button>
+          <button class="button" disabled={isDone} onClick={() => (writes.value = more.value)}>{tokens.length ? t("go on") : t("write")}</button>
         )}
-        <button class="button" disabled={isRunning.value || isDone} onClick={() => void generate(tokens.length + 1)}>{t("one token")}</button>
+        <button class="button" disabled={isRunning.value || isDone} onClick={() => (writes.value = tokens.length + 1)}>{t("one token")}</button>
         <button class="button" disabled={!tokens.length} onClick={clear}>{t("stop and clear")}</button>
         <label>
           {t("tokens")}{" "}
-          <select value={wanted.value} onChange={(event) => (wanted.value = Number(event.currentTarget.value))}>
-            {LENGTHS.map((each) => <option value={each}>{each}</option>)}
+          <select value={more.value} onChange={(event) => (more.value = Number(event.currentTarget.value))}>
+            {[...new Set([...LENGTHS, more.value])].map((each) => <option value={each}>{each}</option>)}
           </select>
         </label>
       </p>
@@ -77,15 +77,13 @@ export function Write() {
   if (!shown.value) return null;
   const tokens = made.value;
   return (
-    <p class="written">
-      <button class="button" onClick={() => (isRunning.value ? pause() : void generate(tokens.length + wanted.value))}>{isRunning.value ? t("Stop") : t("Write")}</button>{" "}
+    <p class="written" aria-busy={isRunning.value || isSearching.value}>
+      <button class="button" onClick={() => (isRunning.value ? pause() : (writes.value = tokens.length + more.value))}>{isRunning.value ? t("Stop") : t("Write")}</button>{" "}
       {tokens.length > 0 && <span role="status">{origin.value!.decode(before())}<b>{origin.value!.decode(tokens.map(({ id }) => id))}</b></span>}
     </p>
   );
 }
 
-const MOST_BEAMS = 5;
-const AHEAD = 8;
 
 export function Ahead() {
   const { about } = origin.value!;
@@ -106,8 +104,8 @@ export function Ahead() {
     kept: alive.has(each),
     best: best.has(each),
   }));
-  const length = live.value[0]?.length ?? 0;
-  const isDone = length >= AHEAD;
+  const length = grownTo();
+  const isDone = length >= MOST_AHEAD || !live.value.length;
   return (
     <>
       <h3 class="prose" id="ahead">{t("Or it looks ahead")}</h3>
@@ -117,16 +115,16 @@ export function Ahead() {
       <p class="controls">
         <label>
           {t("beams")}{" "}
-          <select value={beams.value} onChange={(event) => { beams.value = Number(event.currentTarget.value); clear(); }}>
+          <select value={beams.value} onChange={(event) => { [beams.value, ahead.value] = [Number(event.currentTarget.value), 0]; }}>
             {Array.from({ length: MOST_BEAMS }, (_, at) => <option value={at + 1}>{at + 1}</option>)}
           </select>
         </label>
         {isSearching.value ? (
           <button class="button" onClick={pause}>{t("pause")}</button>
         ) : (
-          <button class="button" disabled={isDone} onClick={() => void search(AHEAD)}>{t("grow")}</button>
+          <button class="button" disabled={isDone} onClick={() => (ahead.value = MOST_AHEAD)}>{t("grow")}</button>
         )}
-        <button class="button" disabled={isSearching.value || isDone} onClick={() => void search(length + 1)}>{t("one step")}</button>
+        <button class="button" disabled={isSearching.value || isDone} onClick={() => (ahead.value = length + 1)}>{t("one step")}</button>
         <button class="button" disabled={!nodes.length} onClick={clear}>{t("clear")}</button>
       </p>
       {nodes.length > 0 && (

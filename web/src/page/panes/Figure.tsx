@@ -62,9 +62,9 @@ function save(blob: Blob, name: string): void {
 
 export function Figure({ id, label, caption, csv, children, ...given }: Props) {
   const node = useRef<HTMLElement>(null);
-  const { step, trained } = origin.value!.about;
+  const { step, trained, source } = origin.value!.about;
   // Commands have the trained model's weights.
-  const { command, python } = trained === undefined ? given : { command: undefined, python: given.python && `run = run.at(${step}); ${given.python}` };
+  const { command, python } = source ? { command: undefined, python: /^run\.(model|encode)/.test(given.python ?? "") ? given.python : undefined } : trained === undefined ? given : { command: undefined, python: given.python && `run = run.at(${step}); ${given.python}` };
   if (figure.value && figure.value !== id) return null;
   return (
     <figure id={`figure-${id}`} aria-label={label} ref={node}>

@@ -11,6 +11,7 @@ import { anatomy, current, go, goTo, open } from "../numbers/opened";
 import { isMap } from "../numbers/saying";
 import { digitsOf, leaves } from "../numbers/telling";
 import { row } from "../rows";
+import { asking } from "../tour";
 import { headOf, saidBy } from "../wanted";
 import { N, Sentence, language, number, rich, t } from "../words";
 import { Remote } from "../numbers/opening";
@@ -33,7 +34,8 @@ const KINDS: Record<string, Sentence> = {
   itself: N("itself"), previous: N("previous"), near: N("near"), first: N("first"), same: N("same"), "after same": N("after same"), word: N("word"), line: N("line"), broad: N("broad"),
 };
 
-const kindOf = (kind: string | undefined): string | undefined => (kind === undefined ? undefined : KINDS[kind] ? t(KINDS[kind]) : kind);
+/** The tour asks the reader to find a kind: until then no map is named. */
+const kindOf = (kind: string | undefined): string | undefined => (kind === undefined || asking.value === "previous head" ? undefined : KINDS[kind] ? t(KINDS[kind]) : kind);
 
 /** Above so many tokens a head has a map of its own, which can be enlarged: in the grid its cells would be thinner than a letter. */
 const MOST_IN_GRID = 72;
@@ -58,7 +60,7 @@ export function Heads() {
   const maps = useMemo(() => layers.map((each) => Array.from({ length: about.heads }, (_, head) => ({
     values: small(each) ? headMap(small(each), true, undefined, head) : headMap(values[`blocks.${each}.attn.weights`], true, values[`blocks.${each}.attn.masked`], head),
     name: `${each}.${head}`, kind: kindOf(about.kinds?.[each]?.[head]), off: isOff(`blocks.${each}.attn.z`, head) || isOff(`blocks.${each}.attn.out`),
-  }))), [about, layers, small, values, edits, language.value]);
+  }))), [about, layers, small, values, edits, language.value, asking.value]);
   const [change, isByLength] = [looks.change.value, looks.length.value];
   const [guess, setGuess] = useState<"off" | "asked" | number>("off");
   useEffect(() => setGuess((now) => (typeof now === "number" ? "off" : now)), [text.value, at, which, layer]);

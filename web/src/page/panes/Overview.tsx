@@ -81,20 +81,22 @@ export function Overview() {
       <div class="prose">
         <h2 id="overview" data-gathers={live.length > 0}>{title(mixing, live, memory)}</h2>
         <p>
-          {rich("A pane is {count} numbers: colour for plus, lead for minus. At the right the stream of {token}: its embedding, and all that is written to it on the way down.", {
+          {rich("A pane is {count} numbers: colour for plus, lead for minus. At the right the stream of {token}: its embedding, which are the numbers learned for it, and all that is written to it on the way down.", {
             count: <Live value={about.d_model} digits={0} />, token: <Token id={ids[at]} />,
           })}{" "}
           {live.length ? t("A ribbon is as wide as the vector it adds is long.") : t("A thread is as wide as the vector it adds is long.")}{" "}
           {weights && most >= 0 && <span class="tells">{rich("Attention brings ribbons of colour from tokens before it, in block {block} most from {token} with {weight} of the weight.", {
             block: about.contributions[strongest].split(".")[1], token: <Token id={ids[most]} />, weight: <Live value={weights[most]} token={tokens.value[most]} />,
           })}</span>}{" "}
-          {about.contributions.some((part) => part.endsWith("mlp.out")) && t("Feed-forward, the lens at its side, works on one pane alone.")}
+          {about.contributions.some((part) => part.endsWith("mlp.out")) && t("Feed-forward, the lens at its side, works on one pane alone.")}{" "}
+          {about.source && t("Cross-attention, a lens as well, brings what the encoder has read.")}
         </p>
         <p>
           {rich("The last pane is read off as a token: {token} with {probability}.", { token: <Token id={read[last].ids[at]} />, probability: <Live value={read[last].shares[at]} token={about.tokens[read[last].ids[at]]} /> })}
           {before && <>{" "}{rich("The unchanged model says {token} with {probability}.", { token: <Token id={before[last].ids[at]} />, probability: <Live value={before[last].shares[at]} token={about.tokens[before[last].ids[at]]} /> })}</>}
         </p>
       </div>
+      {narrow.value && <p class="switches" id="parts">{about.contributions.map((part) => <label key={part}>{contributionName(part)} <Switch part={part} /></label>)}</p>}
       <Figure id="overview" command={explained()} label={t("The whole computation, from the embedding down to the prediction")} python={traced(name, `0, ${spot.column}`)}
         caption={<>
           {live.length > 0 && t("A ribbon's width is its weight, the mean of the heads, times the length of what attention adds here.")}{" "}
@@ -127,7 +129,6 @@ export function Overview() {
             name={(dimension) => t("dimension {number}", { number: dimension })} onPick={({ column }) => show(name, [0, spot.column, order[column]])} />
         </Line>
       </Figure>
-      {narrow.value && <p class="switches" id="parts">{about.contributions.map((part) => <label key={part}>{contributionName(part)} <Switch part={part} /></label>)}</p>}
     </section>
   );
 }

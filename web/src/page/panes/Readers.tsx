@@ -5,7 +5,7 @@ import { useMemo } from "preact/hooks";
 import { Reader, isPairs, mixes, ordered, reader } from "../compute/readers";
 import { differences, mean } from "../compute/readings";
 import { softmax } from "../decoding/filters";
-import { generate, isRunning, made, others, pause, wanted } from "../decoding/session";
+import { isRunning, made, others, pause } from "../decoding/session";
 import { BarList, Hanging } from "../marks/bars";
 import { visible } from "../marks/colour";
 import { Panes } from "../marks/panes";
@@ -13,7 +13,7 @@ import { reach, signed } from "../marks/plain";
 import { Gained, Mark, Ruler } from "../marks/readers";
 import { largest, rowOf } from "../rows";
 import { atPosition } from "../source";
-import { Shown, chosen, other, position, relation, run, shown } from "../state";
+import { Shown, chosen, more, other, position, relation, run, shown, writes } from "../state";
 import { language, N, number, rich, t } from "../words";
 import { FAINT, Piece } from "./Continuation";
 import { Figure, Line } from "./Figure";
@@ -64,13 +64,12 @@ function Both({ now, beside }: { now: Shown; beside: NonNullable<Shown["beside"]
   const gains = useMemo(() => differences(two.losses, one.losses), [one, two]);
   const known = between(pair);
   const name = one.from.about.name;
-  const isOneRun = from.trained === beside.from;
+  const isOneRun = from.trained?.about === beside.from.about;
   const count = { count: gains.filter((each) => each > 0).length, all: ids.length - 1, name };
   const most = Math.max(...pair.map(({ losses }) => reach(losses, 0.5))) * 1.02;
   const list = narrow.value ? width.value : Math.min(MOST_WIDE, room.value - columns.value.edges[ids.length] - UNIT);
   const next = pair.map((each) => expected(each, at));
   const share = Math.max(...next.map((rows) => rows[0]?.value ?? 0));
-  const says = <span class="says">{rich("after {token} it says", { token: <Token id={ids[at]} /> })}</span>;
   return (
     <section class="readers" aria-labelledby="readers">
       <h2 id="readers" class="prose">{t("The same sentence, two readers.")}</h2>
@@ -86,14 +85,13 @@ function Both({ now, beside }: { now: Shown; beside: NonNullable<Shown["beside"]
       </Group>
       <Figure id="readers" label={t("How surprised two readers were at each token")} command={pair.map((each) => command("inspect", "--text", each.from.about)).join("; ")}
         caption={<>
-          {t("A bar is the surprise at a token, −ln p, of both in one scale; below, by how much that of {name} is smaller; under the line it is larger.", { name })}{" "}
+          {t("A bar is the surprise at a token, in nats, of both in one scale; below, by how much that of {name} is smaller; under the line it is larger.", { name })}{" "}
           {rich("Over this sentence it gains {mean} nats a token.", { mean: <Live value={mean(gains)} /> })}
         </>}>
         <Line name="">
           <div class="both">
             <Panes label={t("The tokens of the sentence")} panes={tokens.value.map((token) => ({ token }))} columns={columns.value} chosen={at} height={40}
               say={(place) => visible(tokens.value[place])} onPick={({ column }) => (chosen.value = column)} />
-            {!narrow.value && says}
           </div>
         </Line>
         {pair.map((each, which) => (
@@ -103,7 +101,7 @@ function Both({ now, beside }: { now: Shown; beside: NonNullable<Shown["beside"]
                 onPick={({ column }) => (chosen.value = column)}
                 say={(place) => (place ? t("{token}: {loss} nats", { token: visible(tokens.value[place]), loss: number(each.losses[place], 3) }) : t("nothing comes before the first token"))} />
               <div class="says">
-                {narrow.value && says}
+                <p>{rich("{name} says after {token}:", { name: <Name of={each} />, token: <Token id={ids[at]} /> })}</p>
                 <BarList label={t("What {name} expects next", { name: each.from.about.name })} rows={next[which]} width={list} most={share} say={(row) => `${visible(next[which][row].token)}: ${next[which][row].after}`} />
               </div>
             </div>
@@ -184,7 +182,7 @@ function Written({ pair }: { pair: readonly Reader[] }) {
   return (
     <>
       <p class="controls">
-        <button class="button" onClick={() => (isRunning.value ? pause() : void generate(made.value.length + wanted.value))}>{isRunning.value ? t("pause") : t("both write on")}</button>
+        <button class="button" onClick={() => (isRunning.value ? pause() : (writes.value = made.value.length + more.value))}>{isRunning.value ? t("pause") : t("both write on")}</button>
         <span class="soft">{t("with the same random numbers, from the chosen token")}</span>
       </p>
       {made.value.length > 0 && pair.map((each) => (

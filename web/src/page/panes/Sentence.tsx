@@ -51,6 +51,7 @@ export function Introduction() {
       {t(about.parameters < SMALL ? N("This small language model has {count} numbers.") : N("This language model has {count} numbers."), { count: about.parameters })}{" "}
       {t(READS[String(about.tokenizer.kind)] ?? N("It reads in tokens, which are pieces of words."))}{" "}
       <span class="guess">{shown.value && <Guess />}</span>{" "}
+      {about.source && <>{t("It reads one text whole and answers with another, token by token.")}{" "}</>}
       {about.served ? t("Type anything: all is computed on this machine.") : t("Type anything: all is computed in this browser.")}
     </p>
   );
@@ -137,7 +138,7 @@ export function Surprise() {
   return (
     <Figure id="surprise" label={t("How surprised the model was at each token")} command={explained()} python={traced("logits", "0, :-1]").replace(/\]$/, "") + ".log_softmax(-1)"}
       caption={<>
-        {t("A bar is the model's surprise at a token, −ln p.")}{" "}
+        {t("A bar is the model's surprise at a token, −ln p, in nats: 0 where it was sure, {even} where it gave even odds.", { even: number(Math.LN2) })}{" "}
         {before ? t("The line across it is the surprise of the unchanged model.")
           : counted ? t("The line across it is that of a {n}-gram table counted on its training text.", { n: counts.value!.order }) : ""}{" "}
         {rich("Its biggest surprise was {token}: p = {probability}, its {rank} guess ({loss} nats).", { token: <Token id={ids[worst]} />, probability: number(Math.exp(-own.losses[worst]), 3), loss: <Live value={own.losses[worst]} token={name} />, rank: ordinal(own.ranks[worst]) })}{" "}

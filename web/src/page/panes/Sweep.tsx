@@ -1,13 +1,14 @@
 // Which place decides: every part at every token patched from another sentence, or switched off, one at a time.
 
-import { useMemo } from "preact/hooks";
+import { batch } from "@preact/signals";
+import { useMemo, useState } from "preact/hooks";
 import { visible } from "../marks/colour";
 import { widthOf } from "../marks/columns";
 import { Lens, LensCell } from "../marks/lens";
 import { reach } from "../marks/plain";
 import { glass } from "../marks/theme";
 import { largest } from "../rows";
-import { edits, origin, shown, sweepFrom, sweepHeads, sweepPair } from "../state";
+import { edits, origin, shown, sweepFrom, sweepHeads, sweepPair, wellFormed } from "../state";
 import { Answer, answer, asCsv, headsOf, madeOf, other, proposal, toggleCell } from "../sweep";
 import { N, language, number, plural, rich, t } from "../words";
 import { Figure } from "./Figure";
@@ -23,12 +24,17 @@ const [LEGIBLE, WIDE] = [27, 40];
 export function Sweep() {
   const [from, now] = [sweepFrom.value, answer.value];
   const pressed = (name: string, isChosen: boolean, onClick: () => void) => <button aria-pressed={isChosen} onClick={onClick}>{name}</button>;
-  const open = (text: string | null) => {
-    if (Boolean(text) === Boolean(from) && text !== null && from !== null) return;
-    [sweepFrom.value, sweepPair.value] = [text, null];
+  const open = (text: string | null) => batch(() => ([sweepFrom.value, sweepPair.value] = [text, null]));
+  const [isBusy, setBusy] = useState(false);
+  const propose = async () => {
+    const asked = shown.value;
+    setBusy(true);
+    const text = await proposal();
+    if (shown.value?.ids === asked?.ids && sweepFrom.value === from) open(text);
+    setBusy(false);
   };
   return (
-    <section class="sweep" aria-labelledby="sweep">
+    <section class="sweep" aria-labelledby="sweep" aria-busy={isBusy}>
       <div class="prose">
         <h2 id="sweep">{t("Which place decides?")}</h2>
         <p>{t("Change what one part of the model makes of one token, and see how far the choice between two next tokens moves: put in what that part makes of another sentence, or zero. The map does so for every part and every token.")}</p>
@@ -37,8 +43,8 @@ export function Sweep() {
         <span>{t("What is put in:")}</span>
         <Group class="steps" label={t("What is put in:")}>
           {pressed(t("nothing"), from === null, () => open(null))}
-          {pressed(t("another sentence"), Boolean(from), () => open(proposal()))}
-          {pressed(t("zeros"), from === "", () => open(""))}
+          {pressed(t("another sentence"), Boolean(from), () => from || void propose())}
+          {pressed(t("zeros"), from === "", () => from === "" || open(""))}
         </Group>
         {from !== null && headsOf(origin.value!.about).length > 0 && (
           <Group class="steps" label={t("Rows of the map")}>
@@ -59,7 +65,7 @@ function TheOther({ text }: { text: string }) {
   return (
     <p class="controls">
       <textarea aria-label={t("the other sentence")} rows={text.split("\n").length} spellcheck={false} autocomplete="off" value={text} onInput={(event) => {
-        if (event.currentTarget.value) sweepFrom.value = event.currentTarget.value; // an empty field is not yet a sentence
+        if (event.currentTarget.value) sweepFrom.value = event.currentTarget.value = wellFormed(event.currentTarget.value); // an empty field is not yet a sentence
       }} />
       <span role="status">
         {known && known.unseen.length > 0 ? t("The model has never seen {which}.", { which: known.unseen.join(" ") })

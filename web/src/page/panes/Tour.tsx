@@ -34,7 +34,7 @@ function reveal(part: HTMLElement, card: HTMLElement): void {
   const above = document.querySelector<HTMLElement>(".stays")!.offsetHeight + AROUND;
   const below = innerHeight - (isBelow(card) ? card.offsetHeight : 0) - AROUND;
   const end = document.documentElement.scrollHeight - innerHeight;
-  const top = Math.min(end, Math.max(0, scrollY + box.top - above - Math.max(0, (below - above - box.height) / 2)));
+  const top = Math.min(end, Math.max(0, scrollY + box.top - above - (isBelow(card) ? 0 : Math.max(0, (below - above - box.height) / 2))));
   const beside = Math.max(AROUND, Math.min(scrollY + box.top - top, innerHeight - card.offsetHeight - AROUND));
   card.style.top = isBelow(card) ? "" : `${beside}px`;
   scrollTo({ top, behavior: still() ? "auto" : "smooth" });

@@ -1,6 +1,7 @@
 // Attention worked: why one token looks at another, in five steps, with the numbers of the model.
 
 import { ComponentChildren } from "preact";
+import { typed } from "../../typed";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { lengthAt } from "../compute/readings";
 import { Unrolled, UnrolledProps, unrolledScene } from "../marks/bars";
@@ -11,8 +12,8 @@ import { Numbers, length, reach } from "../marks/plain";
 import { glass, theme } from "../marks/theme";
 import { anatomy, show } from "../numbers/opened";
 import { Edit } from "../source";
-import { WORKED, block, compared, edits, head, isOff, origin, position, shown, stage } from "../state";
-import { Answer, FEW, Work, biased, byWeight, folded, pairsOf, scaleOf, together, workOf } from "../worked";
+import { WORKED, answering, block, compared, edits, head, isOff, origin, position, shown, stage } from "../state";
+import { Answer, Work, biased, byWeight, folded, pairsOf, scaleOf, together, workOf } from "../worked";
 import { N, Sentence, number, plural, rich, t } from "../words";
 import { Figure, Line } from "./Figure";
 import { Group } from "./Group";
@@ -44,14 +45,13 @@ const colours = (place: number) => {
 const numbered = (dimension: number) => t("number {number}", { number: dimension });
 
 /** `chosen`: the token whose key is compared. */
-interface Parts { work: Work; step: number; chosen: Answer | undefined; ranked: Answer[]; few: number; more(): void }
+interface Parts { work: Work; step: number; chosen: Answer | undefined; ranked: Answer[] }
 
 export function Worked() {
   const { about } = origin.value!;
   const { ids, values, edits: now } = shown.value!;
   const [at, which] = [position.value, Math.min(head.value, about.heads - 1)];
   const work = useMemo(() => workOf(about, values, now, block.value, which, at, ids.length), [about, values, now, block.value, which, at, ids.length]);
-  const [few, setFew] = useState(FEW);
   const [isMoving, setMoving] = useState(false);
   const [isPlaying, setPlaying] = useState(false);
   const section = useRef<HTMLElement>(null);
@@ -60,7 +60,6 @@ export function Worked() {
     setMoving(true);
     stage.value = Math.min(WORKED, Math.max(1, to));
   };
-  useEffect(() => setFew(FEW), [ids, at, block.value, which]);
   useEffect(() => {
     if (!isPlaying) return;
     if (step === WORKED) return setPlaying(false);
@@ -90,7 +89,7 @@ export function Worked() {
   };
   const ranked = byWeight(work.answers);
   const chosen = ranked.find(({ place }) => place === compared.value) ?? ranked[0];
-  const parts = { work, step, chosen, ranked, few, more: () => setFew(few * TIMES) };
+  const parts = { work, step, chosen, ranked };
   return (
     <section class={isMoving ? "worked moving" : "worked"} data-at={step} aria-labelledby="worked" ref={section} tabIndex={-1} onKeyDown={onKeyDown}>
       <h2 id="worked">{heading(parts)}</h2>
@@ -101,6 +100,7 @@ export function Worked() {
           </div>
           <p class="remark"><button class="said" onClick={play}>{isPlaying ? t("pause") : t("play")}</button><kbd>← → {t("space")}</kbd>{" · "}{t("head {head}", { head: `${block.value}.${which}` })}</p>
         </div>
+        {narrow.value && <p class="says">{says(parts)}</p>}
         <div data-drawn>
           {step === 1 || !chosen ? <Asking {...parts} /> : (
             <>
@@ -110,7 +110,7 @@ export function Worked() {
           )}
           {step === 3 && <Hidden work={work} />}
         </div>
-        <p class="says">{says(parts)}</p>
+        {!narrow.value && <p class="says">{says(parts)}</p>}
       </Figure>
     </section>
   );
@@ -222,9 +222,10 @@ function Query({ work: { at, base, query, head: which }, chosen }: { work: Work;
         </Drawn>
         <p class="remark">
           <Cell name={`${base}.q`} index={[0, which, at, active]}>{`q[${active}]`}</Cell>{" = "}
-          <input type="number" step="any" aria-label={numbered(active)} value={Number(query[active].toPrecision(4))} onChange={({ currentTarget: field }) => {
-            if (field.value !== "") put(Number(field.value));
-            field.value = String(Number(query[active].toPrecision(4))); // until the answer is here, and for good where it cannot be put
+          <input inputmode="decimal" autocomplete="off" aria-label={numbered(active)} value={number(query[active], 3)} onChange={({ currentTarget: field }) => {
+            const asked = typed(field.value);
+            if (asked) put(asked.value);
+            field.value = number(query[active], 3); // until the answer is here, and for good where it cannot be put
           }} />{" "}
           {others.length < edits.value.length ? <button class="said" onClick={() => (edits.value = others)}>{t("as it was")}</button> : <small>{t("Drag a bar, or type a number: the whole page follows.")}</small>}
         </p>
@@ -237,9 +238,9 @@ function Query({ work: { at, base, query, head: which }, chosen }: { work: Work;
 const strongest = (one: Numbers, other: Numbers): number =>
   Array.from(one, (_, place) => place).reduce((best, place) => (one[place] * other[place] > one[best] * other[best] ? place : best), 0);
 
-function Answers({ work, step, chosen, ranked, few, more }: Parts & { chosen: Answer }) {
+function Answers({ work, step, chosen, ranked }: Parts & { chosen: Answer }) {
   const { base, head: which, served, at, query, answers, z } = work;
-  const { shown: rows, rest } = useMemo(() => folded(answers, chosen, few), [answers, chosen, few]);
+  const { shown: rows, rest } = useMemo(() => folded(answers, chosen, answering.value), [answers, chosen, answering.value]);
   const [wide, whole, digits] = [vectorWide(), shareWide(), digitsOf(answers)];
   const products = useMemo(() => Float64Array.from(query, (each, place) => each * chosen.key[place]), [query, chosen]);
   const brings = useMemo(() => rows.map(({ value, weight }) => Float64Array.from(value, (each) => each * weight)), [rows]);
@@ -299,7 +300,7 @@ function Answers({ work, step, chosen, ranked, few, more }: Parts & { chosen: An
         })}
         {rest.length > 0 && (
           <div class="answer rest" style={line}>
-            <button class="said" onClick={more}>{plural(rest.length, "{n} more token", "{n} more tokens")}</button>
+            <button class="said" onClick={() => (answering.value *= TIMES)}>{plural(rest.length, "{n} more token", "{n} more tokens")}</button>
             {step >= 4 && <div class="weight">{bar(together(rest), null)}<span class="few">{t("{weight} together", { weight: share(together(rest)) })}</span></div>}
             {step === 4 && bar(together(rest), null, true)}
           </div>
@@ -330,7 +331,7 @@ function Lengths({ work }: { work: Work }) {
   );
   return (
     <div class="lengths">
-      {added !== undefined && line(t("‖z · W_O‖, this head"), added, at)}
+      {added !== undefined && line(t("length of z · W_O, this head"), added, at)}
       {line(contributionName(`${base}.out`), whole)}
     </div>
   );

@@ -3,7 +3,7 @@
 import { computed } from "@preact/signals";
 import { visible } from "../marks/colour";
 import { glass } from "../marks/theme";
-import { encoded, ids, shown, origin, text } from "../state";
+import { encoded, given, ids, shown, origin, text } from "../state";
 import { number, rich, t } from "../words";
 
 /** A token as a small pane in a sentence. */
@@ -51,6 +51,7 @@ export function contributionName(name: string): string {
   const [, block, part] = name.split(".");
   const places = { block: Number(block) };
   if (part === "attn") return t("attention {block}", places);
+  if (part === "cross") return t("cross-attention {block}", places);
   return part === "mlp" ? t("feed-forward {block}", places) : t("LSTM {block}", places);
 }
 
@@ -71,7 +72,12 @@ const shell = (given: string): string => (/^[\w./][\w./-]*$/.test(given) ? given
 export const command = (name: string, option = "--text", about = origin.value!.about): string => `vitral ${name} ${shell(about.run ?? about.name)} ${option} ${shell(readText.value)}`;
 
 /** The line of Python that traces this name. */
-export const traced = (name: string, index: string): string => `run.trace(${quoted()}, ["${name}"])["${name}"][${index}]`;
+export function tracedWhole(name: string): string {
+  const { source } = origin.value!.about;
+  if (!source) return `run.trace(${quoted()}, ["${name}"])["${name}"]`;
+  return `run.model.trace(run.encode(${pythonic((source.opens === null ? "" : "<|answer|>") + readText.value)}), source=run.encode(${pythonic(given.value)}))["${name}"]`;
+}
+export const traced = (name: string, index: string): string => `${tracedWhole(name)}[${index}]`;
 
 /** The command that explains the sentence. */
 export const explained = (): string => command("inspect");

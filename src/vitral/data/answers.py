@@ -1,0 +1,213 @@
+"""Records: pairs, chats and labelled texts as one kind of text, in which two special tokens mark the answers.
+
+    abc<|answer|>cba<|end|>                                          a pair: a source and its target
+    A fine book.<|answer|>good<|end|>                                a labelled text
+    <|user|>hello<|answer|>hi<|end|><|user|>bye<|answer|>bye<|end|>  a chat, which may begin with <|system|>
+
+A model is asked for the tokens after each `<|answer|>` up to and including the next `<|end|>`; no other token counts in
+a loss. A record is a segment of its split by itself: it is never cut, and no window crosses its borders.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from vitral.core.config import shown
+from vitral.core.errors import UsageError
+from vitral.core.language import N_, _
+from vitral.data.alphabet import is_utf8
+from vitral.data.formats import parsed_line
+
+ANSWER, END, USER, SYSTEM = "<|answer|>", "<|end|>", "<|user|>", "<|system|>"
+Records = Literal["pairs", "chats", "labels"]
+"""The kinds of records."""
+MARKERS: Mapping[str, tuple[str, ...]] = {
+    "pairs": (ANSWER, END),
+    "chats": (ANSWER, END, USER, SYSTEM),
+    "labels": (ANSWER, END),
+}
+"""The special tokens of each kind."""
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "pairs": ("source", "target"),
+    "chats": ("messages",),
+    "labels": ("text", "label"),
+}
+"""The keys by which a file of each kind is recognised."""
+TABLES = {".tsv"}
+"""Suffixes of tables: columns between tabs, named in the first line."""
+MOST_LABELS = 1000
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The tokens of the answers in a split.
+
+    Attributes:
+        opens: id of `ANSWER`.
+        closes: id of `END`.
+        labels: of labelled texts, the tokens of each label, in the order of the labels' texts.
+    """
+
+    opens: int
+    closes: int
+    labels: tuple[tuple[int, ...], ...] = ()
+
+    def scored(self, tokens: Int[np.ndarray, "*rows time"]) -> Bool[np.ndarray, "*rows time"]:
+        """Whether each token of whole records counts in a loss: it stands after `ANSWER`, up to and including `END`.
+
+        >>> Answers(opens=8, closes=9).scored(np.array([1, 8, 2, 9, 1, 8, 9])).astype(int).tolist()
+        [0, 0, 1, 1, 0, 0, 1]
+        """
+        opens, closes = (tokens == marker for marker in (self.opens, self.closes))
+        return np.cumsum(opens, axis=-1) - opens > np.cumsum(closes, axis=-1) - closes
+
+    def label(self, answer: Int[np.ndarray, " time"]) -> int:
+        """The number of the label in a row that begins with `ANSWER`."""
+        return self.labels.index(tuple(answer[1 : int(np.argmax(answer == self.closes))].tolist()))
+
+
+def pair(source: str, target: str | None = None) -> str:
+    """A pair as the text of a record; without a target, the prompt that asks for it."""
+    return f"{source}{ANSWER}" if target is None else f"{source}{ANSWER}{target}{END}"
+
+
+def chat(messages: Sequence[Mapping[str, Any]], place: str = "messages") -> str:
+    """A chat as the text of a record; if its last message is the user's, the prompt that asks for an answer.
+
+    Args:
+        messages: each with a `role` ("system", "user" or "assistant") and its `content`; a system message is the first
+            one, then user and assistant take turns.
+        place: where they are, for error messages.
+
+    >>> chat([{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}])
+    '<|user|>hello<|answer|>hi<|end|>'
+
+    Raises:
+        UsageError: a message is malformed, contains a marker, or another role's turn it is.
+    """
+    text, expected = "", ("system", "user")
+    for number, message in enumerate(messages, 1):
+        where = _("{place}: message {number}", place=place, number=str(number))
+        role = str(message.get("role")) if isinstance(message, Mapping) else ""
+        if role not in expected:
+            raise UsageError(
+                "{where}: expected the role {expected}, not {role}; after a system message, if there is one, user and "
+                "assistant take turns",
+                where=where,
+                expected=_(" or ").join(map(repr, expected)),
+                role=shown(role),
+            )
+        content = checked(message.get("content"), "content", where)
+        text += {"system": f"{SYSTEM}{content}", "user": f"{USER}{content}{ANSWER}"}.get(role, f"{content}{END}")
+        expected = ("assistant",) if role == "user" else ("user",)
+    return text
+
+
+def checked(value: Any, key: str, place: str) -> str:
+    """A text of a record.
+
+    Raises:
+        UsageError: it is no text, or contains one of the special tokens that mark answers.
+    """
+    if not isinstance(value, str) or not is_utf8(value):
+        raise UsageError("{place}: no text in {key}", place=place, key=shown(key))
+    for marker in MARKERS["chats"]:
+        if marker in value:
+            raise UsageError(
+                "{place}: {key} contains {marker}, which marks the answers of records; remove it",
+                place=place,
+                key=shown(key),
+                marker=marker,
+            )
+    return value
+
+
+def kind_of(line: str, suffix: str) -> Records | None:
+    """The kind of the records in a file, recognised by its first line; None if it has none of them."""
+    if suffix in TABLES:
+        keys = line.rstrip("\r\n").split("\t")
+    else:
+        try:
+            keys = list(parsed_line(line, ""))
+        except UsageError:
+            return None
+    return next((kind for kind in get_args(Records) if set(KEYS[kind]) <= set(keys)), None)
+
+
+def records_of(lines: Sequence[str], kind: Records, where: str, suffix: str) -> Iterator[str]:
+    """The text of each record of a file; empty lines are skipped.
+
+    Args:
+        lines: of the file: JSON objects, or a table whose first line names its columns.
+        kind: of its records.
+        where: the file, for error messages.
+        suffix: of its name.
+
+    Raises:
+        UsageError: a line is malformed, has not the keys of this kind, or its text contains a marker; names the line.
+    """
+    names = lines[0].rstrip("\r").split("\t") if suffix in TABLES else []
+    for number, line in enumerate(lines, 1):
+        if line.strip() and not (names and number == 1):
+            place = _("{where}: line {number}", where=where, number=str(number))
+            cells = line.rstrip("\r").split("\t") if names else []
+            if len(cells) != len(names):
+                raise UsageError(
+                    "{place}: {found} columns between tabs, and the first line has {wanted}",
+                    place=place,
+                    found=len(cells),
+                    wanted=len(names),
+                )
+            yield _record(dict(zip(names, cells, strict=True)) or parsed_line(line, place), kind, place)
+
+
+def _record(line: Mapping[str, Any], kind: Records, place: str) -> str:
+    missing = [key for key in KEYS[kind] if key not in line]
+    if missing:
+        raise UsageError(
+            "{place}: {key} is missing; a line of corpus.records = {kind!r} has {keys}",
+            place=place,
+            key=shown(missing[0]),
+            kind=kind,
+            keys=", ".join(KEYS[kind]),
+        )
+    if kind == "chats":
+        messages = line["messages"]
+        text = chat(messages, place) if isinstance(messages, list) else ""
+        if not text.endswith(END):
+            raise UsageError("{place}: messages: the last message must be the assistant's", place=place)
+        return text
+    first, second = KEYS[kind]
+    answer = line[second]
+    source = checked(line[first], first, place)
+    if not source:
+        raise UsageError("{place}: {key} is empty", place=place, key=shown(first))
+    return pair(source, checked(str(answer) if isinstance(answer, int) else answer, second, place))
+
+
+def labels_in(records: Iterator[str]) -> list[str]:
+    """The different labels of labelled texts, sorted.
+
+    Raises:
+        UsageError: there is one only, or there are too many.
+    """
+    found = sorted({record.partition(ANSWER)[2].removesuffix(END) for record in records})
+    if not 1 < len(found) <= MOST_LABELS:
+        raise UsageError(
+            "corpus.records: {number:,} different labels; labelled texts need 2 to {most:,} (free answers are pairs: "
+            "source and target)",
+            number=len(found),
+            most=MOST_LABELS,
+        )
+    return found
+
+
+TOLD: Mapping[str, str] = {
+    "pairs": N_("pairs of a source and a target"),
+    "chats": N_("chats"),
+    "labels": N_("texts with a label"),
+}
+"""What each kind is called."""

@@ -1,1 +1,0 @@
-"""Catalogues of sentences: `LANGUAGE/ROOM.po`, the English sentence as key; see `vitral.core.language`."""
