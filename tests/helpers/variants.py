@@ -78,7 +78,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 EXPLAINED = {name: parts for name, parts in VARIANTS.items() if "recurrence" not in parts}
 """Those that can be explained step by step: an LSTM's steps are not known."""
-GENERATED: dict[str, dict[str, Any]] = VARIANTS | {
+GENERATED: dict[str, dict[str, Any]] = {name: parts for name, parts in VARIANTS.items() if "BERT" not in name} | {
     "relu, parallel without norms": {"feed_forward": "relu", "parallel": True, "norm": "none"},
     "squared relu, scores as they are": {"feed_forward": "squared_relu", "attention": {"scale": "none"}},
     "scale 1/d_k": {"attention": {"scale": "linear"}},
