@@ -156,7 +156,7 @@ def records_of(lines: Sequence[str], kind: Records, where: str, suffix: str) -> 
             cells = line.rstrip("\r").split("\t") if names else []
             if len(cells) != len(names):
                 raise UsageError(
-                    "{place}: {found} columns between tabs, and the first line has {wanted}",
+                    "{place}: columns between tabs: {found}, and the first line has {wanted}",
                     place=place,
                     found=len(cells),
                     wanted=len(names),
@@ -178,7 +178,9 @@ def _record(line: Mapping[str, Any], kind: Records, place: str) -> str:
         messages = line["messages"]
         text = chat(messages, place) if isinstance(messages, list) else ""
         if not text.endswith(END):
-            raise UsageError("{place}: messages: the last message must be the assistant's", place=place)
+            raise UsageError(
+                "{place}: messages: a list is needed, and its last message must be the assistant's", place=place
+            )
         return text
     first, second = KEYS[kind]
     answer = line[second]
@@ -197,7 +199,7 @@ def labels_in(records: Iterator[str]) -> list[str]:
     found = sorted({record.partition(ANSWER)[2].removesuffix(END) for record in records})
     if not 1 < len(found) <= MOST_LABELS:
         raise UsageError(
-            "corpus.records: {number:,} different labels; labelled texts need 2 to {most:,} (free answers are pairs: "
+            "corpus.records: different labels: {number:,}; labelled texts need 2 to {most:,} (free answers are pairs: "
             "source and target)",
             number=len(found),
             most=MOST_LABELS,

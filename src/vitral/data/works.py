@@ -168,7 +168,7 @@ def split_corpus(
     if records is not None:
         if len(records) < _FEWEST:
             raise UsageError(
-                "the text has {number} records, and each split needs one: give at least {needed}",
+                "records in the text: {number}, and each split needs one: give at least {needed}",
                 number=len(records),
                 needed=_FEWEST,
             )

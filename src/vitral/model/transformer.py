@@ -130,7 +130,8 @@ class Transformer(Stack):
         kept = None if cache is None else cache.source
         if source is not None or (self.encoder is not None and kept is None):
             raise UsageError(
-                "source: an encoder-decoder reads a source beside its tokens; give it, to the cache if there is one"
+                "source: an encoder-decoder reads a source beside its tokens; give one: --source TEXT of a command, "
+                "source=… in Python (to the cache if there is one)"
             )
         return kept
 

@@ -88,7 +88,7 @@ function Maps() {
           {t("This is cross-attention: the queries are the decoder's, keys and values the encoder's, so no mask hides anything.")}
         </p>
       </div>
-      <Line name={t("head")}>
+      <Line name={t("heads")}>
         <Group class="steps" label={t("Heads of cross-attention")}>
           <button aria-pressed={!which} onClick={() => (crossed.value = "")}>{t("mean of all")}</button>
           {heads.map((each) => <button aria-pressed={each === which} onClick={() => (crossed.value = each)}>{each}</button>)}
