@@ -98,7 +98,7 @@ WIDE: dict[str, Any] = {"context_length": 150, "d_model": 72, "num_heads": 6, "n
 
 def made(variant: str | dict[str, Any], seed: int = 3) -> Transformer:
     """A model of a variant, by name or by its settings, whose parameters are all large and distinct."""
-    changes = GENERATED[variant] if isinstance(variant, str) else variant
+    changes = (VARIANTS | GENERATED)[variant] if isinstance(variant, str) else variant
     return enlarged(Transformer(ModelConfig.parse(BASE | changes), TOKENIZER.vocab_size, seed=seed).eval(), seed)
 
 
