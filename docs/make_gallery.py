@@ -13,7 +13,7 @@ from vitral.core.language import in_language
 from vitral.data.answers import ANSWER, END
 from vitral.data.tokenizers import char_tokenizer, with_special_tokens
 from vitral.explanation import CheckReport, Example, RunView, Verdict, check, exercise_of, walk_example, walk_run
-from vitral.explanation.checks.report import Told
+from vitral.explanation.checks.report import ReportText
 from vitral.explanation.examples.by_name import find_example, gallery
 from vitral.explanation.exercises.sheets import ExerciseSheet
 from vitral.explanation.phrasebook import phrases
@@ -138,7 +138,7 @@ def course_pages(sheet: ExerciseSheet, graded: GradedClass, key: str) -> dict[st
 
 
 def _verdict(report: CheckReport) -> str:
-    return SAY(f"check.{report.worst}") if report.worst is not Verdict.wrong else Told(report, SAY).first_wrong()
+    return SAY(f"check.{report.worst}") if report.worst is not Verdict.wrong else ReportText(report, SAY).first_wrong()
 
 
 def _example_page(name: str, report: CheckReport) -> str:

@@ -7,7 +7,7 @@ import pytest
 from scrambled import make_claims, make_given
 
 from vitral.explanation import CheckReport, Verdict, check, corrected, parse_example, phrases
-from vitral.explanation.checks.report import Told
+from vitral.explanation.checks.report import ReportText
 from vitral.explanation.examples.by_name import find_example, gallery
 
 SAY = phrases("en")
@@ -43,7 +43,7 @@ def test_three_words() -> None:
     assert {cell: verdict for cell, verdict in found["out"].items() if cell[0] == 2} == dict.fromkeys(
         [(2, 1), (2, 2), (2, 3)], "follows"
     )
-    assert Told(report, SAY).first_wrong() == "First wrong step: q (q[2,1])."
+    assert ReportText(report, SAY).first_wrong() == "First wrong step: q (q[2,1])."
 
 
 def test_causal_mask_has_wrong_rows_from_the_second_on() -> None:
@@ -183,7 +183,7 @@ def test_a_row_of_a_parameter_table_is_corrected() -> None:
 
 
 def test_rows_tell_what_was_printed_and_what_it_should_be() -> None:
-    told = list(Told(check(find_example("gato-preto-dorme")), SAY).rows())
+    told = list(ReportText(check(find_example("gato-preto-dorme")), SAY).rows())
     assert [(row.step, row.where, row.claimed, row.expected, row.verdict) for row in told] == [
         ("weights", "row 3 (dorme)", ("0.10", "0.10", "0.80"), ("0.21", "0.21", "0.58"), Verdict.wrong),
         ("output", "row 3 (dorme)", ("0.90", "0.90"), ("0.79", "0.79"), Verdict.follows),
@@ -213,7 +213,7 @@ def test_wrong_words_are_found() -> None:
     begin = 'vocabulary = ["a", "b"]\n[given]\nprobabilities = [0.3, 0.7]\n[claimed]\n'
     report = checked(begin + 'greedy = "a"')
     assert verdicts(report) == {"greedy": {(1,): "wrong"}}
-    [row] = Told(report, SAY).rows()
+    [row] = ReportText(report, SAY).rows()
     assert (row.claimed, row.expected) == (("a",), ("b",))
     assert corrected(report).endswith('greedy = "b"')
     # The choice follows from a distribution the author got wrong.

@@ -21,7 +21,7 @@ from variants import EXPLAINED, TEXT, TOKENIZER, made
 from vitral.core.text import visible
 from vitral.explanation import Walkthrough, check, parse_example, to_plain, to_text, walk_example
 from vitral.explanation.backward import Backward, loss_of
-from vitral.explanation.checks.report import Told
+from vitral.explanation.checks.report import ReportText
 from vitral.explanation.examples.by_name import find_example, gallery
 from vitral.explanation.formulas import latex, lines, markdown_latex, mathml, text
 from vitral.explanation.formulas.notation import Equation, Expression
@@ -202,7 +202,7 @@ def test_the_equations_of_a_check_are_true(name: str) -> None:
         for checked in report.quantities:  # as the file calls it
             names.values[checked.claim.label] = names.values.get(checked.claim.name)
         for language in LANGUAGES:
-            for sides in equations(Told(report, phrases(language)).working(finding)):
+            for sides in equations(ReportText(report, phrases(language)).working(finding)):
                 check_equation(sides, names, report.example.decimals, comma=language == "pt")
 
 

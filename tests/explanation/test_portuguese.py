@@ -27,7 +27,7 @@ from vitral.explanation import (
     walk_example,
     walk_run,
 )
-from vitral.explanation.checks.report import Told
+from vitral.explanation.checks.report import ReportText
 from vitral.explanation.examples.by_name import find_example, gallery
 from vitral.explanation.phrasebook import phrases
 from vitral.model import ModelConfig, Transformer
@@ -169,7 +169,7 @@ def test_the_data_of_a_walkthrough_are_the_same_in_every_language(name: str) -> 
 def test_a_check_is_reported_in_portuguese_and_its_data_are_the_same(name: str) -> None:
     report = check(without_words(find_example(name)))
     plain = report.plain()
-    written = Told(report, phrases("pt")).text()
+    written = ReportText(report, phrases("pt")).text()
     assert english(written) == set()
     assert points(written) == []
     with in_language("pt"):

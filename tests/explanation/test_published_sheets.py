@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vitral.explanation import CheckReport, Verdict, check, parse_example
-from vitral.explanation.checks.report import Told
+from vitral.explanation.checks.report import ReportText
 from vitral.explanation.examples.by_name import find_example
 from vitral.explanation.phrasebook import phrases
 
@@ -97,7 +97,7 @@ def test_a_guess_comes_with_the_numbers_that_it_gives(name: str) -> None:
     report = checked(name)
     found = report.first_wrong
     assert found is not None
-    words = Told(report, phrases("en")).guess(found)
+    words = ReportText(report, phrases("en")).guess(found)
     given = [float(number.replace("−", "-")) for number in re.findall(r"−?\d+\.?\d*", words.partition("gives")[2])]
     row = report.quantities[[one.claim.name for one in report.quantities].index(found.name)].claim.values
     assert given == pytest.approx(row[found.index[:-1]].tolist(), abs=1.2 * 10.0**-3)

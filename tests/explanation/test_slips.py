@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vitral.explanation import CheckReport, Verdict, check, parse_example, phrases
 from vitral.explanation.checks.edits import RULES, edits
-from vitral.explanation.checks.report import Told
+from vitral.explanation.checks.report import ReportText
 from vitral.explanation.checks.slips import COMMONNESS, misprints
 from vitral.explanation.expressions import compute, parse
 
@@ -179,7 +179,7 @@ def test_two_candidates_are_both_told() -> None:
     assert first.slip.other is not None
     for language in ("en", "pt"):
         say = phrases(language)
-        both = Told(report, say).guess(first)
+        both = ReportText(report, say).guess(first)
         for slip in (first.slip, first.slip.other):
             how = f"_{slip.places['how']}" if "how" in slip.places else ""
             assert say(f"slips.{slip.kind}{how}") in both

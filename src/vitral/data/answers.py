@@ -207,9 +207,9 @@ def labels_in(records: Iterator[str]) -> list[str]:
     return found
 
 
-TOLD: Mapping[str, str] = {
+KIND_NAMES: Mapping[str, str] = {
     "pairs": N_("pairs of a source and a target"),
     "chats": N_("chats"),
     "labels": N_("texts with a label"),
 }
-"""What each kind is called."""
+"""The name of each kind in messages."""

@@ -25,7 +25,7 @@ from typing import BinaryIO
 from vitral.core.errors import UsageError
 from vitral.core.files import open_regular, readable, sha256
 from vitral.core.language import N_, _
-from vitral.data.answers import TABLES, TOLD, kind_of, records_of
+from vitral.data.answers import KIND_NAMES, TABLES, kind_of, records_of
 from vitral.data.config import CorpusConfig
 from vitral.data.formats import SAMPLE, SUFFIXES, field_of_lines, foreign_format, guess, text_fields, unmarked_utf
 from vitral.data.long_texts import PIECE, LongText, Part, Text, in_lines
@@ -259,9 +259,9 @@ def reading_notes(documents: Sequence[Document]) -> Iterator[str]:
         yield N_("Texts read from JSON lines: {number:,}; left out as empty: {empty:,}.").format(
             number=changes["texts"], empty=changes["empty"]
         )
-    for kind in (kind for kind in TOLD if changes[kind]):
+    for kind in (kind for kind in KIND_NAMES if changes[kind]):
         yield N_("Records read, {kind}: {number:,}; left out as equal to an earlier one: {equal:,}.").format(
-            kind=TOLD[kind], number=changes[kind], equal=changes["equal"]
+            kind=KIND_NAMES[kind], number=changes[kind], equal=changes["equal"]
         )
     if fields:
         yield N_(

@@ -29,7 +29,7 @@ NORMS = {"layernorm": "norm", "rmsnorm": "rmsnorm"}
 OF_KEYS = ("k", "v", "k_pre")
 """Quantities with a row for each key."""
 WEIGHED = (*SQUARE, "z")
-Told = tuple[str, dict[str, object]]
+Phrase = tuple[str, dict[str, object]]
 """The key of a sentence, and the values of its places that not all sentences have."""
 
 
@@ -222,14 +222,14 @@ class Narrator:
     def _sentence(self, quantity: SheetQuantity) -> str:
         value = self.values[quantity.name]
         shared = {"row": self._position(self.query), "column": self._source(self.key), "width": value.shape[-1]}
-        told = self._told(quantity, value)
+        told = self._phrases_of(quantity, value)
         words = " ".join(self.say(self._laid_out(f"sentences.{key}"), **{**shared, **more}) for key, more in told)
         if quantity.axes[0] == "heads" and len(self.heads) > 1 and quantity.name not in ("q", "k", "v"):
             head = self.heads[0] + self.first
             return self.say("sentences.head", head=head, sentence=words[:1].lower() + words[1:])
         return words[:1].upper() + words[1:]
 
-    def _told(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
+    def _phrases_of(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Phrase]:
         """The sentences of a quantity."""
         if quantity.derivative:
             of, by = quantity.derivative
@@ -244,7 +244,7 @@ class Narrator:
         else:
             yield self._of_others(quantity, value)
 
-    def _of_attention(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
+    def _of_attention(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Phrase]:
         """The sentences of a step of attention."""
         of_row = self._row(quantity.name)
         match quantity.name:
@@ -268,7 +268,7 @@ class Narrator:
                 seen = int((self._row("weights") > 0).sum()) if "weights" in self.values else 2
                 yield f"z_{('none', 'one', 'many')[min(seen, 2)]}", {"seen": seen}
 
-    def _projecting(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Told]:
+    def _projecting(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Phrase]:
         place, of = (self.query, self._position) if quantity.name == "q" else (self.key, self._source)
         yield quantity.name, {"number": place + self.first, "row": of(place)}
         groups = self.sheet.num_heads // len(value)
@@ -278,7 +278,7 @@ class Narrator:
         if isinstance(quantity.row, Rotary):
             yield "rotated", {}
 
-    def _scaling(self, tree: Tree) -> Told:
+    def _scaling(self, tree: Tree) -> Phrase:
         scores, scale = self.values["scores"], self.sheet.architecture.scale
         if scale == "adaptive" and isinstance(tree, Call) and isinstance(divided := expanded(tree), Call):
             factor = 1 / compute(divided.arguments[1], self.values)
@@ -290,7 +290,7 @@ class Narrator:
         d_head = widths[0] if widths else self.sheet.architecture.d_k
         return f"scaled_{kind}", {"factor": self._short(factor), "d_head": d_head}
 
-    def _of_others(self, quantity: SheetQuantity, value: Tensor) -> Told:
+    def _of_others(self, quantity: SheetQuantity, value: Tensor) -> Phrase:
         """The sentences of any other quantity."""
         name, tree = quantity.name, quantity.tree
         match quantity.row:
@@ -311,7 +311,7 @@ class Narrator:
                 return "residual" if len(quantity.inputs) > 1 else "replaced", {}
         return self._of_block(quantity, value)
 
-    def _of_block(self, quantity: SheetQuantity, value: Tensor) -> Told:
+    def _of_block(self, quantity: SheetQuantity, value: Tensor) -> Phrase:
         """The sentence of a quantity beside attention, the norms and the residual stream."""
         row = value[min(self.query, len(value) - 1)]
         match quantity.name:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from vitral.core.language import _, language, number
 from vitral.core.text import NONE, unbroken
 from vitral.explanation import CheckReport, walk_example
-from vitral.explanation.checks.report import ORDER, CheckedQuantity, Told, Verdict
+from vitral.explanation.checks.report import ORDER, CheckedQuantity, ReportText, Verdict
 from vitral.explanation.grading.grading import GradingRule, SheetGrade
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.sheet import Index
@@ -28,7 +28,7 @@ MARKS = {
 
 def check_sections(report: CheckReport, say: Phrases) -> list[Section]:
     """The verdict and the rows that are not right, as sections of a page."""
-    told = Told(report, say)
+    told = ReportText(report, say)
     sections: list[Section] = [Callout(told.summary())]
     if problems := list(told.rows()):
         columns = tuple(say(f"check.{key}") for key in ("step", "place", "claimed", "expected", "verdict", "guess"))

@@ -15,7 +15,7 @@ import numpy as np
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.data import BLOCK, Corpus, CorpusConfig, Dataset, Split, prepare
-from vitral.data.answers import TOLD as TOLD_RECORDS
+from vitral.data.answers import KIND_NAMES as TOLD_RECORDS
 from vitral.data.batches import source_lengths
 from vitral.data.long_texts import character_counts
 from vitral.model.config import DropoutConfig
@@ -102,14 +102,14 @@ class TextPlan:
     @property
     def lines(self) -> tuple[str, ...]:
         """The plan as English sentences, one for each choice."""
-        return tuple(TOLD[choice.key].format(value=choice.word, reason=choice.reason) for choice in self.choices)
+        return tuple(KIND_NAMES[choice.key].format(value=choice.word, reason=choice.reason) for choice in self.choices)
 
     def plain(self) -> list[dict[str, Any]]:
         """The choices as plain data."""
         return [asdict(choice) for choice in self.choices]
 
 
-TOLD = {
+KIND_NAMES = {
     "corpus.tokenizer": N_("plan: tokenizer {value}: {reason}"),
     "corpus.split": N_("plan: split {value}: {reason}"),
     "model.context_length": N_("plan: context {value}: {reason}"),
@@ -236,7 +236,7 @@ def _prepared(corpus: Corpus, config: RunConfig, values: Mapping[str, Any]) -> D
 
 def _values(config: RunConfig) -> dict[str, Any]:
     plain = config.plain()
-    values = {key: plain[key.split(".")[0]].get(key.split(".")[1]) for key in TOLD}
+    values = {key: plain[key.split(".")[0]].get(key.split(".")[1]) for key in KIND_NAMES}
     if config.corpus.records is not None:
         return {**values, "corpus.split": "records"}
     return values if config.corpus.task is None else {**values, "corpus.split": "sequences"}

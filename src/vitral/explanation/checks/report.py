@@ -142,11 +142,11 @@ class CheckReport(Shown, Tabular):
 
     def __str__(self) -> str:
         """The report as plain text in the current language."""
-        return Told(self, phrases()).text()
+        return ReportText(self, phrases()).text()
 
     def plain(self) -> dict[str, Any]:
         """The whole report as plain data for JSON, in English; rows, columns and heads are counted from 1."""
-        told, first = Told(self, phrases("en")), self.first_wrong
+        told, first = ReportText(self, phrases("en")), self.first_wrong
         return {
             "file": str(self.example.path) if self.example.path else None,
             "title": self.example.title,
@@ -195,7 +195,7 @@ class RowFinding:
 
 
 @dataclass(frozen=True)
-class Told:
+class ReportText:
     """A report in words.
 
     Attributes:

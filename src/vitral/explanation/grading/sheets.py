@@ -9,7 +9,7 @@ from typing import Any
 from vitral.core.config import merge, read_toml
 from vitral.core.errors import TRACEBACK, UsageError, VitralError, reason
 from vitral.core.language import N_, in_language
-from vitral.explanation.checks.report import Told, Verdict
+from vitral.explanation.checks.report import ReportText, Verdict
 from vitral.explanation.documents import read_document
 from vitral.explanation.examples.by_name import find_example
 from vitral.explanation.grading.answers import agreement
@@ -43,7 +43,7 @@ class GradedSheet:
         """The guess for the first wrong step, in the current language, or empty."""
         if self.grade is None:
             return ""
-        found = Told(self.grade.report, phrases()).rows()
+        found = ReportText(self.grade.report, phrases()).rows()
         return next((row.guess for row in found if row.guess and row.step == self.grade.first_wrong), "")
 
     def plain(self) -> dict[str, Any]:
@@ -160,5 +160,5 @@ def key_notes(keys: Sequence[AnswerKey]) -> Iterator[str]:
     for key in keys:
         if key.report.worst in (Verdict.follows, Verdict.wrong):
             yield N_("The key {key} has wrong numbers; the computed ones are used. {first}").format(
-                key=key.title, first=Told(key.report, phrases("en")).first_wrong()
+                key=key.title, first=ReportText(key.report, phrases("en")).first_wrong()
             )
