@@ -14,7 +14,7 @@ PYTHONS := 3.11 3.12 3.13 3.14
 LOWEST := 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
 	print(*(each.replace(">=", "==") for each in project["dependencies"]), sep="\n")'
 
-.PHONY: demo test test-merge test-full sizes test-oldest test-newest check format gallery sources first-steps web native llama bench wheel no-compiler resolve constraints clean
+.PHONY: demo site test test-merge test-full sizes test-oldest test-newest check format gallery zoo live sources course class first-steps web native llama bench wheel no-compiler resolve constraints clean
 
 demo: $(VENV)/.installed
 	$(BIN)/vitral demo
@@ -64,9 +64,34 @@ format: $(VENV)/.installed-dev
 gallery: $(VENV)/.installed
 	$(BIN)/python docs/make_gallery.py
 
+# The documentation as a site in build/site, English and Portuguese, with the notebooks executed (VITRAL_NOTEBOOKS=0: not).
+site: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 VITRAL_SITE=pt $(BIN)/mkdocs build --strict --quiet --site-dir build/site/pt
+	@echo "the site: build/site/index.html"
+
+# The runs of the zoo by their recipes; ZOO names some. What is trained already is taken from build/zoo.
+zoo: $(VENV)/.installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m docs.make_zoo $(ZOO)
+
+# The live pages of docs/demo, of runs of the zoo.
+live: $(VENV)/.installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m docs.make_live
+
 # The page of the lecture notes and the index of studies, from sources.toml, findings.toml and the results.
 sources: $(VENV)/.installed
 	$(BIN)/python -m docs.make_sources
+
+# The lessons of docs/course from their templates; trainings only where they are new, AGAIN=02 those of lesson 2 again.
+course: $(VENV)/.installed
+	$(BIN)/python -m docs.make_course $(AGAIN)
+
+# Slides, sheets with keys and the page of a lesson into build/class-3: make class LESSON=3 STUDENTS=20; CLASS_LANG=pt in Portuguese.
+LESSON := 1
+STUDENTS := 20
+CLASS_LANG := $(if $(filter pt%,$(LANG)),pt,en)
+class: $(VENV)/.installed
+	$(BIN)/python -m docs.make_class $(LESSON) $(CLASS_LANG) $(STUDENTS)
 
 # On an idle machine: what both first-steps.md show is measured again.
 first-steps: $(VENV)/.installed
@@ -114,7 +139,8 @@ wheel: $(VENV)/.installed
 	$(call installed,build/wheel)
 	wheel="$$PWD/build/wheel"; cd / && set -ex; PATH="$$wheel/venv/bin:$$PATH"; \
 	vitral --version; vitral list > /dev/null; vitral study --help > /dev/null; vitral explain the-cat-sat > /dev/null; \
-	vitral train sample --set training.steps=20 --out "$$wheel/run" > /dev/null; vitral generate "$$wheel/run" --max-tokens 80
+	vitral train sample --set training.steps=20 --out "$$wheel/run" > /dev/null; vitral generate "$$wheel/run" --max-tokens 80; \
+	vitral generate zoo:one-layer --max-tokens 20 > /dev/null
 
 # A machine without a C compiler: a PATH of links to everything else. A fresh clone, in which no library of this checkout
 # lies, is installed as `make` does it, makes a demo as small as can be, and passes the tests of all that generates.
@@ -167,9 +193,13 @@ $(VENV)/.installed-test: $(VENV)/.installed
 
 # The libraries that exports are opened in are 280 MB. Where they cannot be had, their tests are skipped and say so.
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python $(PIP) install -c constraints.txt -e '.[dev,interop]' || ( \
-		$(BIN)/python $(PIP) install -c constraints.txt -e '.[dev]'; echo "the extra interop could not be installed")
+	$(BIN)/python $(PIP) install -c constraints.txt -e '.[dev,interop,docs]' || ( \
+		$(BIN)/python $(PIP) install -c constraints.txt -e '.[dev]'; echo "the extras interop and docs could not be installed")
 	touch $@ $(VENV)/.installed-test
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(BIN)/python $(PIP) install -c constraints.txt -e '.[docs]'
+	touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed
 	$(BIN)/python $(PIP) install -c constraints.txt -e '.[bench]'

@@ -91,7 +91,7 @@ STRONG_STEPS: dict[tuple[int, float], int | None] = {
 
 
 MINUTE: tuple[dict[str, float], ...] = ({"width": 128, "layers": 2, "context": 50, "batch": 16, "rate": 6e-3},)
-"""Sizes of the strong recipe for a minute of training: the best of those tried (docs/experiments.md)."""
+"""Sizes of the strong recipe for a minute of training: the best of those tried (docs/internals/experiments.md)."""
 
 
 def fixed() -> list[Recipe]:

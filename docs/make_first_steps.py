@@ -69,8 +69,8 @@ DOCUMENTS = {
         "my.txt",
         "the-window-of-aldermere.txt",
         "--- sample after step",
-        re.compile(r"step \S+ · loss|note: plan: .*(\d steps|a step[: ]|a larger model)"),
-        (*_MACHINE, (re.compile(r"(above|below|between) the .*$"), "RANK")),
+        re.compile(r"step \S+ · loss|note: plan: (?!this text).*(\d steps|a step[: ]|a larger model)|^- "),
+        (*_MACHINE, (re.compile(r"(better|worse|equal) (than|to) .*$"), "RANK")),
     ),
     "pt": Document(
         DOCS / "pt" / "first-steps.md",
@@ -78,8 +78,8 @@ DOCUMENTS = {
         "meu.txt",
         "dom-casmurro.txt",
         "--- amostra",
-        re.compile(r"passo \S+ · perda|nota: plano: .*(\d passos|um passo[: ]|um modelo maior)"),
-        (*_MACHINE, (re.compile(r"(acima|abaixo|entre) .*$"), "RANK")),
+        re.compile(r"passo \S+ · perda|nota: plano: (?!este texto).*(\d passos|um passo[: ]|um modelo maior)|^- "),
+        (*_MACHINE, (re.compile(r"(melhor que|pior que|igual) .*$"), "RANK")),
     ),
 }
 SAMPLE_END = "---"

@@ -32,7 +32,7 @@ def main() -> None:
     """Write the pages and draw the picture in both languages."""
     for name, page in pages().items():
         (FOLDER / name).write_text(page, encoding="utf-8", newline="\n")
-    picture = _sources()["picture"]
+    picture = sources()["picture"]
     for language in PAGES:
         (FOLDER / picture[language]["name"]).write_bytes(_drawn(picture, language))
 
@@ -44,18 +44,19 @@ def pages() -> dict[str, str]:
         LookupError: a number stands nowhere.
         ValueError: a condition does not hold, a number is not used, or a sentence is long.
     """
-    said = _sources()
-    for each in (*said["sections"], *_claims(said)):
+    said = sources()
+    for each in (*said["sections"], *claims(said)):
         _hold(each)
     made = {name: "\n\n".join(_parts(said, language)) + "\n" for language, name in PAGES.items()}
     return {**made, "studies/README.md": index()}
 
 
-def _sources() -> dict[str, Any]:
+def sources() -> dict[str, Any]:
+    """What sources.toml says."""
     return tomllib.loads((FOLDER / "sources.toml").read_text(encoding="utf-8"))
 
 
-def _claims(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+def claims(said: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every claim, in order."""
     return [claim for section in said["sections"] for claim in section.get("claims", ())]
 
@@ -74,40 +75,46 @@ def _parts(said: Mapping[str, Any], language: str) -> Iterator[str]:
     yield f"# {page['title']}"
     yield OTHER[language]
     yield page["text"].strip()
-    counts = Counter(claim["verdict"] for claim in _claims(said))
-    verdicts = {each["word"]: each[language] for each in said["verdicts"]}
-    yield _table(page["count"], [(f"**{word}**", means, f"{counts[key]}") for key, (word, means) in verdicts.items()])
+    counts = Counter(claim["verdict"] for claim in claims(said))
+    told = verdicts(said, language)
+    yield table(page["count"], [(f"**{word}**", means, f"{counts[key]}") for key, (word, means) in told.items()])
     kinds = {section["kind"]: section for section in said["sections"] if "kind" in section}
     lengths = {kind: len(_only(section["rows"])[language]["rows"]) for kind, section in kinds.items()}
-    totals = {"claims": len(_claims(said)), "right": len(kinds["examples"]["right"]), **lengths}
+    totals = {"claims": len(claims(said)), "right": len(kinds["examples"]["right"]), **lengths}
     alt, text = fill(picture[language]["alt"], picture["numbers"], language), picture[language]["text"].strip()
     yield f"![{alt}]({UP[language]}{picture[language]['name']})\n\n{text}"
     yield page["after"].strip().format_map(totals)
     for section in said["sections"]:
-        yield from _section(section, language, page["head"], verdicts)
+        yield from _section(section, language, page["head"], told)
+
+
+def verdicts(said: Mapping[str, Any], language: str) -> dict[str, Sequence[str]]:
+    """The word of each verdict and what it means."""
+    return {each["word"]: each[language] for each in said["verdicts"]}
 
 
 def _section(
-    section: Mapping[str, Any], language: str, head: Sequence[str], verdicts: Mapping[str, Sequence[str]]
+    section: Mapping[str, Any], language: str, head: Sequence[str], words: Mapping[str, Sequence[str]]
 ) -> Iterator[str]:
     filled = partial(fill, language=language)
     yield f"## {section[language]['title']}"
     if "text" in section[language]:
         yield filled(section[language]["text"].strip(), section.get("numbers", {}))
     if "claims" in section:
-        yield _table(head, [_row(claim, language, verdicts) for claim in section["claims"]])
-    for table in section.get("rows", ()):
-        rows = _table(table[language]["head"], table[language]["rows"])
-        yield filled(rows, table["numbers"]) if "numbers" in table else rows
+        yield table(head, [row(claim, language, words) for claim in section["claims"]])
+    for each in section.get("rows", ()):
+        rows = table(each[language]["head"], each[language]["rows"])
+        yield filled(rows, each["numbers"]) if "numbers" in each else rows
     if "after" in section[language]:
         yield section[language]["after"].strip()
 
 
-def _row(claim: Mapping[str, Any], language: str, verdicts: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+def row(claim: Mapping[str, Any], language: str, words: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """A claim's line: what is said, what was measured, the verdict, where."""
     said, where = claim[language], claim["where"]
     pages = [name for name in where.split(", ") if (STUDIES / f"{name}.md").is_file()]
     link = ", ".join(f"[{name}]({UP[language]}studies/{name}.md)" for name in pages) or where
-    verdict = f"**{verdicts[claim['verdict']][0]}**{_marks(claim) * (claim['verdict'] != 'wrong')}"
+    verdict = f"**{words[claim['verdict']][0]}**{_marks(claim) * (claim['verdict'] != 'wrong')}"
     if "on" in said:
         verdict += f"{':' * (claim['verdict'] != 'depends')} {said['on']}"
     return f"{said['claim']} ({', '.join(claim['documents'])})", _measured(claim, language), verdict, link
@@ -132,7 +139,8 @@ def _marks(claim: Mapping[str, Any]) -> str:
     return TUNED_ONCE * once + UNTUNED * any(not study for study in tuned)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -14,17 +14,20 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vitral.app.facade.ask import chat, evaluate, fill, generate, inspect, load
-    from vitral.app.facade.carry import bundle, export, import_, open_
+    from vitral.app.facade.ask import chat, evaluate, fill, generate, inspect, load, why
+    from vitral.app.facade.carry import bundle, export, import_, open_, serve
     from vitral.app.facade.explain import check, exercise, explain, grade
     from vitral.app.facade.look import (
         count,
         doctor,
         forecast,
         list_examples,
+        list_names,
         list_presets,
         list_studies,
         list_texts,
+        list_words,
+        list_zoo,
         set_language,
         survey,
     )
@@ -66,32 +69,40 @@ __all__ = [
     "import_",
     "inspect",
     "list_examples",
+    "list_names",
     "list_presets",
     "list_runs",
     "list_studies",
     "list_texts",
+    "list_words",
+    "list_zoo",
     "load",
     "open_",
     "presets",
     "register",
     "resume",
+    "serve",
     "set_language",
     "study",
     "survey",
     "train",
+    "why",
 ]
 __version__ = "0.1.0"
 
 if "OMP_WAIT_POLICY" not in os.environ:
     # Before PyTorch is loaded: its threads wait for each other by a short spin, then asleep. By default they spin for
-    # milliseconds, which beside another busy program takes several times as long (docs/experiments.md).
+    # milliseconds, which beside another busy program takes several times as long (docs/internals/experiments.md).
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 _MODULES = {
-    "app.facade.ask": "chat evaluate fill generate inspect load",
-    "app.facade.carry": "bundle export import_ open_",
+    "app.facade.ask": "chat evaluate fill generate inspect load why",
+    "app.facade.carry": "bundle export import_ open_ serve",
     "app.facade.explain": "check exercise explain grade",
-    "app.facade.look": ("count doctor forecast list_examples list_presets list_studies list_texts set_language survey"),
+    "app.facade.look": (
+        "count doctor forecast list_examples list_names list_presets list_studies list_texts list_words list_zoo "
+        "set_language survey"
+    ),
     "app.facade.study": "compare demo study",
     "app.facade.train": "continue_ resume train",
     "app.run": "Run",
@@ -131,4 +142,4 @@ sys.modules[__name__].__class__ = _Face
 
 def __dir__() -> list[str]:
     """The public names, for completion."""
-    return sorted([*globals(), *__all__])
+    return [*__all__, "__version__"]

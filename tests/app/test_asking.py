@@ -71,8 +71,9 @@ def test_sources_are_answered(vitral, answering: library.Run) -> None:
     )
     assert vitral(*line, "--source", "3dd", "--source", "0a").out == f"3dd → {one['text']}\n0a → {two['text']}\n"
     assert END not in one["text"] + two["text"]
-    beam = library.generate(answering, **how, num_beams=1)
-    assert [each.text for each in beam] == [one["text"], two["text"]]  # one beam is greedy
+    if not answering.model.config.num_labels:
+        beam = library.generate(answering, **how, num_beams=1)
+        assert [each.text for each in beam] == [one["text"], two["text"]]  # one beam is greedy
     for wrong in (
         (),
         ("--source", "3dd", "--prompt", "a"),
@@ -138,6 +139,13 @@ def test_a_play_is_asked_with_its_own_turns(monkeypatch: pytest.MonkeyPatch, tra
     assert (asked["prompt"], asked["stop"]) == ("A.\nx\n\nB.\n", ["\n\n"])
     talk.say("y")
     assert (asked["prompt"], talk.dropped) == ("A.\ny\n\nB.\n", 2)  # the context of 11 has no room for both
+    assert not talk.is_cut
+    talk.say("y" * 9)
+    assert talk.is_cut
+    talk.messages = [{"role": role, "content": ""} for role in ("user", "assistant")]
+    monkeypatch.setattr(Conversation, "_prompt", lambda self, messages: "y" * (5 + 2 * len(messages)))
+    talk.say("y")
+    assert (asked["prompt"], talk.dropped) == ("y" * 11, 0)  # as long as the context
     with pytest.raises(UsageError, match="position 1"):
         talk.say("aé")
     assert len(talk.messages) == 4
@@ -181,9 +189,12 @@ def test_a_person_goes_on_after_a_mistake(
     assert "U+00E9" in told.err
 
 
-def test_a_source_that_is_empty_or_of_a_chat_is_refused(vitral, answering: library.Run, chats: library.Run) -> None:
-    for run, source in ((answering, ""), (chats, "0 hello")):
-        told = vitral("generate", str(run.path), "--source", source)
+def test_what_a_run_of_records_does_not_use_is_refused(vitral, answering: library.Run, chats: library.Run) -> None:
+    refused = [(answering, ("--source", "")), (chats, ()), (chats, ("--source", "0 hello", "--prompt", "0 hello"))]
+    if answering.model.config.num_labels:
+        refused += [(answering, ("--source", "0a", *more)) for more in (("--samples", "2"), ("--beams", "1"))]
+    for run, options in refused:
+        told = vitral("generate", str(run.path), *options)
         assert (told.code, told.err.count("\n")) == (2, 1)
     assert vitral("generate", str(answering.path), "--source", "3é", "--replace", "0").code == 0
 
@@ -193,3 +204,12 @@ def test_records_are_trained_evaluated_and_reported(vitral, chats: library.Run) 
     assert (found["copying"], found["parts"]["test"]["exact_match"]["total"]) == (None, 6)
     assert vitral("evaluate", str(chats.path), "--format", "csv").out.splitlines()[0].endswith(",exact_match")
     assert "→" in chats._repr_html_()
+
+
+def test_a_prompt_of_a_run_of_chats_is_a_message_to_answer(vitral, chats: library.Run) -> None:
+    (one,) = library.generate(chats, "0 hello")
+    assert one == library.generate(chats, source="0 hello")[0]
+    assert len(one.tokens) <= 64 + 1 - len(chats.encode("<|user|>0 hello<|answer|>")[0])
+    assert vitral("generate", str(chats.path), "--prompt", "0 hello").out.strip() == one.text.strip()
+    written = chats.generate("<|user|>0 hello<|answer|>", max_tokens=3, temperature=0.0)
+    assert written.startswith("<|user|>0 hello<|answer|>" + one.text[:1])

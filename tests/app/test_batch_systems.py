@@ -1,4 +1,4 @@
-"""The batch file for ranks in docs/scale.md, run by bash with shell functions in the place of Slurm's commands."""
+"""The batch file for ranks in docs/internals/scale, run by bash with functions in the place of Slurm's commands."""
 
 import os
 import re
@@ -12,7 +12,7 @@ import pytest
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 
-SCALE = Path(__file__).parents[2] / "docs" / "scale.md"
+SCALE = Path(__file__).parents[2] / "docs/internals/scale.md"
 SLURM = """
 srun() { echo "$@" >> calls; echo > started; read -r line < stop; }
 scancel() { echo "scancel $*" >> calls; echo > stop; }
@@ -22,7 +22,7 @@ scontrol() { if [ "$1" = show ]; then echo first; echo second; else echo "scontr
 
 @pytest.fixture
 def ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Callable[[], subprocess.Popen[bytes]]":
-    """Starts the batch file of docs/scale.md, with shell functions for Slurm, and waits until it has its ranks."""
+    """Starts the batch file of docs/internals/scale, with functions for Slurm, and waits until it has its ranks."""
     (script,) = re.findall(r"```bash\n(#!/bin/bash\n.*?)```", SCALE.read_text(encoding="utf-8"), re.S)
     monkeypatch.chdir(tmp_path)
     Path("slurm.sh").write_text(SLURM)

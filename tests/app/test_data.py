@@ -86,6 +86,7 @@ def command_line(command: str, trained: Path) -> list[str]:
         "inspect": [run, "--text", "a light"],
         "list": [],
         "doctor": [run],
+        "why": [run],
         "list runs": [run],
     }
     if command == "compare":

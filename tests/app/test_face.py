@@ -15,6 +15,7 @@ import pytest
 import vitral
 from vitral.app.results import Samples
 from vitral.core.errors import UsageError
+from vitral.core.language import in_language
 from vitral.decoding import Sample
 from vitral.report.notebook import framed
 
@@ -55,6 +56,8 @@ def results(run: vitral.Run, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         "texts": vitral.list_texts(),
         "studies": vitral.list_studies(),
         "examples": vitral.list_examples(),
+        "names": vitral.list_names(),
+        "words": vitral.list_words(),
         "runs": vitral.list_runs(run.path.parent),
     }
 
@@ -148,6 +151,10 @@ def test_names_are_those_of_the_commands() -> None:
     assert "the-cat-sat" in vitral.list_examples()
     assert vitral.list_studies()["no-attention"].endswith("?")
     assert {"name", "description"} == set(vitral.list_texts().plain()[0])
+    assert {"name", "description", "transformer_lens"} == set(vitral.list_names().plain()[0])
+    assert list(vitral.list_words("Nat")) == ["nat"]
+    with in_language("pt"):
+        assert list(vitral.list_words("semente")) == ["seed"]
     with pytest.raises(UsageError, match="did you mean 'sample'"):
         vitral.list_texts()["sampel"]
 

@@ -2,7 +2,9 @@
 
 import shlex
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -40,6 +42,58 @@ def test_trace_has_every_name_and_only_what_is_asked_for(run: vitral.Run) -> Non
     torch.testing.assert_close(weights.sum(-1), torch.ones(1, 3, 9))
     assert list(run.trace("The light", ["logits"])) == ["logits"]
     torch.testing.assert_close(run.trace("The light", ["logits"])["logits"], trace["logits"], rtol=1e-4, atol=1e-5)
+
+
+def test_cache_takes_texts_and_ids_and_names_in_any_form(run: vitral.Run) -> None:
+    ids = run.tokenizer.encode("The light").tolist()
+    wanted = run.trace("The light", "blocks.0.attn.hook_pattern")
+    assert list(wanted) == ["blocks.0.attn.weights"]
+    as_numbers = (ids, np.array(ids), list(np.array(ids)), torch.tensor(ids), np.array(ids, dtype=np.uint8))
+    for given in (*as_numbers, ["The light"], [ids], torch.tensor([ids])):
+        torch.testing.assert_close(run.cache(given, "blocks.0.attn.weights")["pattern", 0], wanted["pattern", 0])
+    wrong: Any = [
+        [1.5],
+        np.array([1.5]),
+        [[1.5]],
+        torch.tensor([1.5]),
+        torch.tensor(3),
+        [True],
+        [10**6],
+        [-1],
+        [],
+    ]
+    for given in wrong:
+        with pytest.raises(UsageError):
+            run.cache(given)
+    several = run.cache(["The light", "The"], "logits", gradients=True)
+    assert several.gradients["logits"].shape == several["logits"].shape == (2, 9, run.model.vocab_size)
+    assert several.loss == pytest.approx(run.loss(["The light", "The"]))
+    zero = [{"at": "blocks.1.hook_attn_out", "do": "zero"}]
+    assert run.loss("The light", edits=zero) != run.loss("The light")
+
+
+def test_hooks_reach_all_that_a_run_computes(run: vitral.Run) -> None:
+    hooked = run.hooked({"blocks.*.attn.out": torch.zeros_like}).hooked({"blocks.*.mlp.out": torch.zeros_like})
+    zeros = [{"at": f"blocks.{layer}.{part}.out", "do": "zero"} for layer in (0, 1) for part in ("attn", "mlp")]
+    assert hooked.loss("The light") == pytest.approx(run.loss("The light", edits=zeros), abs=1e-6)
+    assert run.loss("The light") != hooked.loss("The light")
+    assert opened(hooked, dtype="float64").loss("The light") == pytest.approx(hooked.loss("The light"), abs=1e-5)
+    assert hooked.generate("The", max_tokens=40) != run.generate("The", max_tokens=40)
+    with pytest.raises(UsageError, match="mapping"):
+        run.hooked([("blocks.0.attn.out", torch.zeros_like)])  # pyright: ignore[reportArgumentType]
+    assert repr(run.cache("The", "blocks.0.attn.out")) == f"blocks.0.attn.out  [1, 3, {run.model.config.d_model}]"
+    assert vitral.evaluate(hooked, copying=False).plain() != vitral.evaluate(run, copying=False).plain()
+    for refused in (lambda: hooked.explain("The"), lambda: vitral.bundle(hooked), lambda: run.hooked({"emded": abs})):
+        with pytest.raises(UsageError):
+            refused()
+
+
+def test_circuits_and_attribution_of_a_run(run: vitral.Run) -> None:
+    assert run.qk(1, 2).shape == run.ov(1, 2).shape == (12, 12)
+    found = run.attribution("The light", "s")
+    logits = run.trace("The light", "logits")["logits"]
+    logit = float(logits[0, -1, run.tokenizer.encode("s")[0]])
+    assert sum(one["value"] for one in found.records()) == pytest.approx(logit, abs=1e-5)
 
 
 def test_evaluate_repeats_what_training_measured(run: vitral.Run) -> None:

@@ -57,7 +57,7 @@ def test_no_byte_of_a_run_depends_on_the_language(trained: dict[str, vitral.Run]
     names += [str(path.relative_to(english)) for path in english.rglob("state.json")]
     assert any(name.endswith("model.safetensors") for name in names)
     notes = {code: [event["text"] for event in SAID[code] if event["event"] == "note"] for code in SAID}
-    assert len(notes["en"]) >= 5
+    assert len(notes["en"]) >= 4
     logs = {code: [_untimed(event) for event in run.metrics()] for code, run in trained.items()}
     for code, other in zip(OTHERS, others, strict=True):
         assert notes[code] == notes["en"]

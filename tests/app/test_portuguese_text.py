@@ -60,11 +60,11 @@ CODE = (
     r"\bconfig: (\w+: )*",
     r"\bopções: [^(;]*",  # names that are known
     r"\b(divisão|tokenizador) \w+:",
-    r"\bblock, (positions, choice|cross-attention)",  # kinds of exercises
+    r"\bblock, (positions, choice|cross-attention)|cross-attention, difference\b",  # kinds of exercises
     r"(?m)^\s*(masked|out|output|scaled|weights)\s*$",  # the name of a table
 )
-QUANTITIES = re.compile(r"\b(masked|output|scaled|weights)\b")
-"""Names of quantities in the files of worked examples."""
+QUANTITIES = re.compile(r"\b(masked|output|scaled|weights)\b|\bout\^|\^(?:down|up)\b|divisão blocks")
+"""Names of quantities in the files of worked examples and in formulas, and a value of the configuration."""
 WORD = re.compile(r"[^\W\d_]+(?:[-'][^\W\d_]+)*")
 
 
@@ -229,7 +229,7 @@ def test_an_error(said: Said, english: set[str], command: tuple[str, ...]) -> No
 
 VALUES = (
     r"<\S+>|\[padrão: (\S+|To be)\]|\b(text|json|csv|markdown|latex|all|best|last|auto|presets|texts|studies|examples|"
-    r"runs|loss|time|name|list|blocks|tail)\b"
+    r"words|names|runs|loss|time|name|list|blocks|tail)\b"
 )
 """Values of options, which are code."""
 

@@ -11,6 +11,7 @@ from vitral.app.terminal import app
 
 ROOT = Path(__file__).parents[2]
 PAIRS = [("README.md", "docs/pt/README.md"), ("docs/commands.md", "docs/pt/commands.md")]
+PAIRS += [(f"docs/how-to/{one.name}", f"docs/pt/how-to/{one.name}") for one in ROOT.glob("docs/how-to/*.md")]
 LINE = re.compile(r"^(?:\S+=\S+ )?vitral (?P<words>\S.*?)(?:  |$)", re.MULTILINE)
 
 
@@ -24,7 +25,7 @@ def commands(page: str) -> list[str]:
 def test_its_commands_exist_with_their_options(page: str) -> None:
     made: Any = get_command(app)
     lines = commands(page)
-    assert len(lines) > 9
+    assert len(lines) > 9 or "how-to" in page
     for line in lines:
         name, *words = line.split()
         assert name in made.commands, line
@@ -40,10 +41,25 @@ def test_both_languages_have_the_same(pair: tuple[str, str]) -> None:
     assert english == portuguese
 
 
+CODE = re.compile(r"^ *```.*?^ *```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """The addresses that GitHub gives the headings of a page."""
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    named = set(re.findall(r'<a id="([^"]*)"', text))
+    heads = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", head) for head in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+    return named | {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
 def test_the_links_of_all_pages_lead_somewhere() -> None:
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
     assert len(pages) > 50
+    heads = {page: anchors(page) for page in pages}
     for page in pages:
-        text = re.sub(r"^```.*?^```$|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-        for link in re.findall(r"\]\(([^)#\s]+)", text):
-            assert link.startswith(("http:", "https:", "mailto:")) or (page.parent / link).exists(), (page.name, link)
+        text = CODE.sub("", page.read_text(encoding="utf-8"))
+        for link, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)", text):
+            if not link.startswith(("http:", "https:", "mailto:")):
+                to = (page.parent / link).resolve() if link else page
+                assert to.exists(), (page.name, link)
+                assert not anchor or anchor in heads[to], (page.name, link, anchor)

@@ -113,7 +113,7 @@ def test_a_mistake_is_one_line_and_changes_nothing(
     assert before == {path: path.read_bytes() for path in [*folder.rglob("*"), *trained.rglob("*")] if path.is_file()}
 
 
-@pytest.mark.parametrize("command", ["inspect nowhere --text x", "explain nowhere", "bundle nowhere"])
+@pytest.mark.parametrize("command", ["inspect nowhere --text x", "explain nowhere"])
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_read(vitral, command: str, tmp_path: Path) -> None:
     (tmp_path / "there.html").write_text("mine", encoding="utf-8")
     for out, code in (("there.html", 2), ("no folder/new.html", 4)):

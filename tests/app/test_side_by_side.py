@@ -276,3 +276,17 @@ def test_a_difference_that_is_not_finite_has_its_reason(folder: Path, monkeypatc
     (one,) = compared(folder, "base", "wider").relations
     assert one.difference is None
     assert one.why in relation_text(one)
+
+
+def test_runs_of_records_show_their_questions_and_answers(tmp_path: Path) -> None:
+    corpus = {"source": "task:copy", "task": {"sequences": 100, "length": 3}}
+    model = {"context_length": 8, "d_model": 6, "num_layers": 1, "num_heads": 3}
+    for name in ("one", "two"):
+        vitral.train("task:copy", tmp_path / name, corpus=corpus, model=model, training={"steps": 1})
+    found = vitral.compare(tmp_path / "one", tmp_path / "two", losses=False)
+    dataset = vitral.load(tmp_path / "one").dataset()
+    begin, end = dataset.splits["test"].segments[0]
+    question = dataset.tokenizer.decode(dataset.splits["test"].tokens[begin:end]).partition("<|answer|>")[0]
+    for run in found.runs:
+        assert run.sample is not None
+        assert run.sample.startswith(f"{question} → ")

@@ -1,6 +1,7 @@
 """One signature a command: what a function of the library takes, its command takes, with the same defaults and help."""
 
 import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -12,11 +13,12 @@ from typer.main import get_command
 
 import vitral
 from vitral.app.command import Command, described
+from vitral.app.run import Generating
 from vitral.app.terminal import COMMANDS, app
 from vitral.core.errors import UsageError
 
 PROGRAMS = {"parts", "lang", "help"}
-LISTS = {"list_examples", "list_presets", "list_runs", "list_studies", "list_texts"}
+LISTS = {f"list_{kind}" for kind in ("examples", "names", "presets", "runs", "studies", "texts", "words", "zoo")}
 PYTHON_ONLY = {"configure", "presets", "load", "register", "set_language", "attend", "attend_traced", *LISTS}
 
 
@@ -33,7 +35,7 @@ def test_a_command_has_the_parameters_defaults_and_help_of_its_function_and_view
     helps = dict[str, str]()
     for source in (command.view, command.function):
         said = described(source).args
-        for name, one in inspect.signature(source).parameters.items():
+        for name, one in inspect.signature(inspect.unwrap(source)).parameters.items():
             if not said.get(name, "Python only").startswith("Python only"):
                 signed[name] = one
         helps |= said
@@ -68,6 +70,34 @@ def test_wrong_values_are_one_line_before_anything_is_read(given: dict[str, Any]
     with pytest.raises(UsageError) as refused:
         vitral.generate("nowhere", **given)
     assert str(refused.value).startswith(line)
+
+
+def test_help_is_readable() -> None:
+    for name in vitral.__all__:
+        shown = pydoc.plain(pydoc.render_doc(getattr(vitral, name))).partition("|  Methods inherited")[0]
+        for noise in (
+            " object at 0x",
+            "<function",
+            "<class",
+            "Annotated",
+            "Interval(",
+            "e+308",
+            "ForwardRef",
+            "_empty",
+        ):
+            assert noise not in shown, (name, noise)
+    assert set(dir(vitral)) == {*vitral.__all__, "__version__"}
+
+
+def test_a_method_of_a_run_has_the_keywords_and_defaults_of_its_function() -> None:
+    for name in ("generate", "chat", "fill", "evaluate", "inspect", "explain"):
+        theirs = inspect.signature(getattr(vitral, name)).parameters
+        own = inspect.signature(getattr(vitral.Run, name)).parameters
+        keywords = [one for one in theirs.values() if one.kind is one.KEYWORD_ONLY]
+        assert [one for one in own.values() if one.kind is one.KEYWORD_ONLY] == keywords
+    assert {one.name for one in inspect.signature(vitral.generate).parameters.values()} - {"run", "prompt"} == set(
+        Generating.__annotations__
+    )
 
 
 def test_numbers_of_numpy_are_numbers_and_what_is_missing_is_said() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from vitral.core.errors import UsageError
 from vitral.data import Batches, CorpusConfig, Dataset, Split, load_corpus, prepare, prepare_recorded, windows
 from vitral.data.answers import ANSWER, END, Answers, chat, pair
 from vitral.data.batches import IGNORED, PADDING, Reading, ShuffledBatches, thinned
+from vitral.data.corpora import records_in
 from vitral.data.tasks import Task, task_texts
-from vitral.data.texts import records_in
 
 CHAT = [
     {"role": "system", "content": "be short"},
@@ -59,7 +60,7 @@ def decoded(dataset: Dataset, split: Split) -> list[str]:
 @pytest.mark.parametrize("tokenizer", ["char", "byte", "bpe:300"])
 def test_the_lines_of_a_file_are_records_each_whole_in_one_split(kind: str, tokenizer: str, tmp_path: Path) -> None:
     path = written(tmp_path / "x.jsonl", LINES[kind])
-    assert records_in(path) == kind
+    assert records_in(str(path)) == kind
     config = CorpusConfig.parse({"source": str(path), "records": kind, "tokenizer": tokenizer})
     assert CorpusConfig.parse(config.plain()) == config
     dataset = prepare(config)
@@ -76,13 +77,35 @@ def test_a_table_has_the_records_of_json_lines_and_a_folder_those_of_its_files(t
     (tmp_path / "in").mkdir()
     table = tmp_path / "in" / "x.tsv"
     table.write_bytes(b"source\tmore\ttarget\r\na b\t1\tb a\r\n\r\nx\t2\ty\r\n")
-    assert records_in(table) == "pairs"
+    assert records_in(str(table)) == "pairs"
     read = {"records": "pairs", "newlines": "keep"}
     assert load_corpus(CorpusConfig.parse({"source": str(table), **read})).text == pair("a b", "b a") + pair("x", "y")
     written(tmp_path / "in" / "y.jsonl", LINES["pairs"])
     both = load_corpus(CorpusConfig.parse({"source": str(tmp_path / "in"), **read}))
     assert both.records is not None
-    assert [both.text[a:b] for a, b in both.records] == [RECORDS["pairs"][0], RECORDS["pairs"][2], *RECORDS["pairs"]]
+    assert records_in(str(tmp_path / "in")) == "pairs"
+    first, new, second = RECORDS["pairs"]  # of the second file only one is new
+    assert [both.text[a:b] for a, b in both.records] == [first, second, new]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("x.jsonl", '\n{"source": "a", "answer": "b"}\n', "'answer'"),
+        ("x.json", '{"question": "a", "answer": "b"}\n', "'question'"),
+        ("x.json", '[{"source": "a", "target": "b"}]', "jq"),
+        ("x.tsv", "hello\tola\n", "'ola'"),
+    ],
+)
+def test_lines_that_nothing_says_how_to_read_are_refused(name: str, content: str, told: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(UsageError) as refused:
+        records_in(str(path))
+    assert str(path) in str(refused.value)
+    assert told in str(refused.value)
+    path.rename(path.with_suffix(".txt"))
+    assert records_in(str(path.with_suffix(".txt"))) is None
 
 
 def test_the_border_of_a_chat_is_no_part_of_its_text(tmp_path: Path) -> None:
@@ -146,12 +169,19 @@ TASKS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("settings", TASKS, ids=str)
-def test_every_question_is_asked_once_and_its_answer_is_right(settings: dict[str, Any]) -> None:
+def test_every_question_is_in_one_split_and_its_answer_is_right(settings: dict[str, Any]) -> None:
     task = CorpusConfig.parse({"task": {**settings, "sequences": 300}}).task
     assert task is not None
-    pairs = [re.fullmatch(r"(.+)<\|answer\|>(.+)<\|end\|>", text) for text in task_texts(task)]
+    texts = task_texts(task)
+    pairs = [re.fullmatch(r"(.+)<\|answer\|>(.+)<\|end\|>", text) for text in texts]
     asked = [(one[1], one[2]) for one in pairs if one]
-    assert len({question for question, _ in asked}) == len(asked) == 300
+    assert len({question for question, _ in asked}) == 300
+    dataset = prepare(CorpusConfig.parse({"task": task.plain()}))
+    splits = {name: Counter(decoded(dataset, split)) for name, split in dataset.splits.items()}
+    assert sum(splits.values(), Counter()).keys() == set(texts)
+    assert sum(map(len, splits.values())) == 300
+    assert {*splits["test"].values(), *splits["validation"].values()} == {1}
+    assert all(splits["train"][text] == number for text, number in Counter(texts).items() if text in splits["train"])
     assert all(answer == answer_to(task, question) for question, answer in asked)
     assert all(len(question + answer) <= task.span for question, answer in asked)
 
@@ -192,7 +222,7 @@ def from_words(text: str) -> str:
 def test_more_questions_begin_with_fewer_and_there_are_no_more_than_there_are() -> None:
     few, more = ({"name": "add", "digits": 3, "sequences": n} for n in (100, 5000))
     texts = [task_texts(CorpusConfig.parse({"task": one}).task) for one in (few, more)]  # pyright: ignore[reportArgumentType]
-    assert texts[1][:100] == texts[0]
+    assert texts[1][: len(texts[0])] == texts[0]
     with pytest.raises(UsageError, match="30 different questions"):
         load_corpus(CorpusConfig.parse({"task": {"name": "copy", "symbols": 2, "length": 4, "sequences": 100}}))
 

@@ -130,7 +130,7 @@ def test_one_character_is_a_problem_and_thousands_are_none(tmp_path):
     assert any("a single character" in problem for problem in alone.problems)
     many = report_on(tmp_path, "".join(chr(0x4E00 + index % 1_500) for index in range(60_000)))
     assert len(many.alphabet) == 1_500
-    assert not any("tokenizer" in problem for problem in many.problems)  # measured: docs/experiments.md
+    assert not any("tokenizer" in problem for problem in many.problems)  # measured: docs/internals/experiments.md
 
 
 def spans(*blocks):

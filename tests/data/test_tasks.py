@@ -110,7 +110,7 @@ def test_the_task_of_a_run_is_generated_again(tmp_path: Path) -> None:
     dataset = prepared(task, tmp_path)
     config, recorded = dataset.config, dataset.describe()
     assert config == CorpusConfig.parse(config.plain())
-    assert recorded["source"] == recorded["name"] == "task"
+    assert (recorded["source"], recorded["name"]) == ("task", "task:markov")
     assert recorded["split"]["method"] == "sequences"
     assert recorded["split"]["block"] == 65
     again = prepare_recorded(config, recorded, tokenizer=dataset.tokenizer, run_folder=tmp_path, cache=tmp_path / "2")

@@ -211,16 +211,17 @@ def test_bad_values_are_refused_at_the_call(bad: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kind", ["decoder", "decoder in C", "encoder-decoder"])
 def test_an_end_token_ends_where_a_stop_string_of_its_letter_does(kind: str) -> None:
-    """Although it is a special token without text."""
+    """Although it is a special token without text; without it a sample ends where the context is full."""
     model = attentive(shape=kind.removesuffix(" in C"))
-    model, plain, tokenizer = model.float() if kind.endswith("C") else model, letters(11), letters(11, specials=(3,))
+    model, plain, tokenizer = model.float() if kind.endswith("C") else model, letters(11), letters(11, specials=(4,))
     options = GenerateOptions(num_samples=5, sources=None if model.encoder is None else ("bca",))
-    ending = options.model_copy(update={"end": 3})
-    stopped = beam_search(model, plain, "ab", max_tokens=4, num_beams=5, stop=["d"], options=options)
+    ending = options.model_copy(update={"end": 4})
+    stopped = beam_search(model, plain, "ab", max_tokens=4, num_beams=5, stop=["e"], options=options)
     ended = beam_search(model, tokenizer, "ab", max_tokens=4, num_beams=5, options=ending)
     for sampling in (WARM, GREEDY):
+        room = model.config.context_length - 1
         settings = {"max_tokens": PAST, "sampling": sampling}
-        stopped += generate(model, plain, ["ab"], **settings, stop=["d"], options=options)
+        stopped += generate(model, plain, ["ab"], max_tokens=room, sampling=sampling, stop=["e"], options=options)
         ended += generate(model, tokenizer, ["ab"], **settings, options=ending)
         first = ending.model_copy(update={"num_samples": 1})
         assert "".join(stream(model, tokenizer, "ab", **settings, options=first)) == ended[-5].text

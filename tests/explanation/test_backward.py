@@ -8,7 +8,7 @@ import pytest
 import torch
 from equations import Names, check_equation, equations
 from tiers import few
-from variants import EXPLAINED, TEXT, TOKENIZER, made
+from variants import TEXT, TOKENIZER, TRACED, made
 
 from vitral.core.errors import UsageError
 from vitral.explanation import Choice, Example, RunView, Step, parse_example, to_text, walk_backward, walk_run
@@ -119,7 +119,7 @@ def test_every_equation_of_a_block_is_true_and_so_is_the_loss_of_a_word(activati
         assert {"embedding", "w_q", "w_k", "w_v"} <= set(backward.gradients) - computed_names
 
 
-@pytest.mark.parametrize("variant", few(name for name in EXPLAINED if name not in ("neither", "no layer", "dropout")))
+@pytest.mark.parametrize("variant", few(name for name in TRACED if name not in ("neither", "no layer", "dropout")))
 def test_every_equation_of_every_kind_of_model_is_true(variant: str) -> None:
     traced = trace_text(made(variant), TOKENIZER, TEXT)
     backward = some_loss(traced.blocks[0][0])

@@ -13,14 +13,13 @@ import pytest
 from equations import Names, Unreadable, check_equation, equations
 from intervals import Untrue
 from meaning import names_of, of_cell
-from printed import EXACT, cells, check_cells, check_formulas, check_numbers, check_printed
+from printed import EXACT, cells, check_cells, check_formulas, check_printed
 from tiers import few
 from tiny import tiny_sheet
-from variants import EXPLAINED, TEXT, TOKENIZER, made
+from variants import TEXT, TOKENIZER, TRACED, made
 
 from vitral.core.text import visible
 from vitral.explanation import Walkthrough, check, parse_example, to_plain, to_text, walk_example
-from vitral.explanation.backward import Backward, loss_of
 from vitral.explanation.checks.report import ReportText
 from vitral.explanation.examples.by_name import find_example, gallery
 from vitral.explanation.formulas import latex, lines, markdown_latex, mathml, text
@@ -55,21 +54,9 @@ def test_the_equations_of_tiny_computations_are_true(seed: int) -> None:
     assert check_formulas(sheet, language, ("text",)) > 0
 
 
-OTHERS = {
-    "relu": {"feed_forward": "relu"},
-    "squared relu": {"feed_forward": "squared_relu", "bias": False},
-    "no scale": {"attention": {"scale": "none"}},
-    "linear": {"attention": {"scale": "linear"}},
-    "a number": {"attention": {"scale": 0.3}},
-    "learned": {"attention": {"scale": "learned"}},
-    "per head": {"attention": {"scale": "learned-per-head"}},
-}
-TRACED = {**EXPLAINED, **OTHERS}
-
-
 @pytest.mark.parametrize("variant", TRACED if FULL else few(list(TRACED)[::5], 3))
 def test_the_equations_of_a_traced_model_are_true(variant: str) -> None:
-    seen = trace_text(made(EXPLAINED.get(variant) or OTHERS.get(variant, {})), TOKENIZER, TEXT, RULES)
+    seen = trace_text(made(variant), TOKENIZER, TEXT, RULES)
     for place, sheet in enumerate((seen.embedding, *itertools.chain(*seen.blocks), seen.ending)):
         language = LANGUAGES[place % 2 : place % 2 + 1]
         count = check_cells(sheet, (3, 6, EXACT), language, ("text",), most=12 if FULL else 2)
@@ -84,24 +71,6 @@ def test_the_equations_of_an_encoder_decoder_are_true() -> None:
     for sheet in (*seen.encoder.blocks[0], seen.encoder.ending, *seen.blocks[0], seen.ending):
         assert check_cells(sheet, (3, EXACT), ("en",), ("text",), most=2) > 0
         check_formulas(sheet, ("en",), ("text", "latex"))
-
-
-DIFFERENTIABLE = ("out", "resid_post", "logits", "probabilities", "z", "weights")
-
-
-@pytest.mark.parametrize("name", gallery() if FULL else list(gallery())[::4])
-def test_the_numbers_of_a_backward_pass_agree(name: str) -> None:
-    sheet, count = find_example(name).sheet, 0
-    of = next((quantity.name for quantity in reversed(sheet.quantities) if quantity.name in DIFFERENTIABLE), None)
-    if of is None or sheet.conventions.columns:
-        return
-    back = Backward(sheet, loss_of(sheet, of, tuple(size - 1 for size in sheet.values[of].shape)))
-    for each in back.gradients:
-        for index in itertools.product(*map(range, back.gradients[each].shape)):
-            arithmetic = back.made.arithmetic(f"d{each}", index)
-            for language in LANGUAGES if arithmetic.stages else ():
-                count += check_numbers(arithmetic.equation(), 1 + count % 4, phrases(language))
-    assert count
 
 
 FREE = """a @ b; a + c; a - c; a * c; a / (1 + abs(c)); -a; exp(a); log(abs(a) + 1); sqrt(abs(a)); tanh(a);

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.explanation.expressions import Call, Reference, evaluate, nodes, parse, references, replaced, shape_of
+from vitral.explanation.expressions import evaluate, parse, references, shape_of
 
 Q = torch.tensor([[1.0, 2.0], [0.0, 1.0], [3.0, 1.0]], dtype=torch.float64)
 V = torch.tensor([[1.0, 0.0, 2.0, 4.0, 1.0]] * 3, dtype=torch.float64).cumsum(dim=0)
@@ -71,12 +71,3 @@ def test_large_computations_are_refused_before_they_are_computed() -> None:
     big = {"a": (1000, 1), "b": (1, 1001)}
     with pytest.raises(UsageError):
         shape_of(parse("a @ b @ a"), big)
-
-
-def test_a_node_is_replaced_at_its_place() -> None:
-    tree = parse("q @ k.T")
-    places = {node: path for path, node in nodes(tree)}
-    made = replaced(tree, places[Reference("k")], Reference("v"))
-    assert made == parse("q @ v.T")
-    assert replaced(tree, (), Reference("v")) == Reference("v")
-    assert isinstance(tree, Call)

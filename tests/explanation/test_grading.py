@@ -8,7 +8,6 @@ from vitral.core.errors import UsageError
 from vitral.core.language import in_language
 from vitral.explanation import Verdict, parse_example
 from vitral.explanation.documents import document_of
-from vitral.explanation.examples.by_name import gallery
 from vitral.explanation.examples.document import TomlDocument
 from vitral.explanation.grading.answers import agreement, read_answers
 from vitral.explanation.grading.grading import GradingRule, SheetGrade, check_rule, grade_document
@@ -106,21 +105,11 @@ def test_notes_in_another_format_are_graded_though_they_repeat_no_givens() -> No
     assert grade.report.example.document.typed(("given", "weights", 1, 1)) == "0.8"
 
 
-def test_decimals_of_the_key_hold() -> None:
-    coarse = graded(
-        GIVEN.replace("decimals = 2", "decimals = 0") + RIGHT.replace("0.73, 0.27], [0.27, 0.73", "1, 0], [0, 1")
-    )
-    assert coarse.first_wrong == "weights"
-
-
 def test_a_cell_that_is_no_number_costs_only_itself() -> None:
     grade = graded(GIVEN + RIGHT.replace("weights = [[0.73, 0.27]", 'weights = [["many", 0.27]') + "scratch = [1]\n")
     assert points(grade) == [1, 1, 0.75, 1]
     assert (len(grade.unreadable), grade.unasked) == (1, ("scratch",))
     assert all("ana.toml, line" in told for told in grade.unreadable)
-    ragged = graded(GIVEN + RIGHT.replace("weights = [[0.73, 0.27], ", "weights = [[0.73], "))
-    assert len(ragged.unreadable) == 1
-    assert points(ragged)[2] == 0.5
     twice = graded(GIVEN + RIGHT + "out = [[2.92, 1.08], [1.08, 2.92]]\n")
     assert len(twice.unreadable) == 1
     assert points(twice) == [1, 1, 1, 1]
@@ -321,13 +310,3 @@ w_v = [[[1], [1]], [[0], [1]]]
         parse_example(text + "[claimed]\nscores = [[1, 1], [0, 0]]\n")
     sides = str(refused.value).rpartition(": ")[2]
     assert "2 × 2 × 2" in sides
-
-
-def test_a_fault_in_a_table_of_claims_costs_only_its_cell() -> None:
-    text = gallery()["post-norm-whole-numbers"]
-    key = key_of(text)
-    whole = points(graded(text, key=key))
-    faulty = graded(text.replace("mlp.hidden     = [[4,", "mlp.hidden     = [['many',"), key=key)
-    lost = {step.name: before - step.points for step, before in zip(faulty.steps, whole, strict=True)}
-    assert {name for name, points in lost.items() if points} == {"mlp.hidden"}
-    assert lost["mlp.hidden"] == 0.25

@@ -9,7 +9,6 @@ import pytest
 import torch
 from tiers import few
 
-from vitral.core.errors import UsageError
 from vitral.core.language import in_language
 from vitral.data import CorpusConfig
 from vitral.data.tokenizers import build_tokenizer
@@ -175,39 +174,6 @@ def test_a_check_is_reported_in_portuguese_and_its_data_are_the_same(name: str) 
     with in_language("pt"):
         assert str(report) == written
         assert report.plain() == plain
-
-
-WRONG = {
-    "a number in words": ('x = [["one"]]', ""),
-    "an unknown name": ("y = [[1]]", ""),
-    "unequal rows": ("x = [[1, 2], [3]]", ""),
-    "a shape that does not fit": ("x = [[1, 2]]\nw_q = [[1]]", ""),
-    "too few axes": ("x = 1", ""),
-    "a claim that nothing leads to": ("x = [[1, 2]]", "weights = [[1]]"),
-    "a claim of another shape": ("x = [[1, 2]]\nw_q = 'identity'", "q = [[1]]"),
-    "a matrix of unknown size": ("w_q = 'identity'", ""),
-    "a block's quantity without a block": ("x = [[1, 2]]", "resid_mid = [[1, 2]]"),
-    "no scale": ("scores = [[1]]", "weights = [[1]]"),
-    "shares above one": ("probabilities = [0.9, 0.9]", ""),
-    "no vocabulary": ("probabilities = [0.5, 0.5]", "greedy = 'a'"),
-    "an empty matrix": ("x = []", ""),
-    "an infinite number": ("x = [[inf]]", ""),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_what_is_refused_is_refused_in_portuguese_at_the_same_line(case: str) -> None:
-    given, claimed = WRONG[case]
-    said = []
-    for language in ("en", "pt"):
-        with in_language(language), pytest.raises(UsageError) as refused:
-            parse_example(f"[given]\n{given}\n[claimed]\n{claimed}\n")
-        said.append(str(refused.value))
-    lines = [re.search(r"(?:line|linha) (\d+)", each) for each in said]
-    assert [line[1] for line in lines if line] == [line[1] for line in lines if line][:1] * len(said)
-    assert said[0] != said[1]
-    quoted = re.sub(r"'[^']*'|\[given\]|known: .*|\b\w+ =", "", said[1])
-    assert english(quoted) == set()
 
 
 def test_an_exercise_is_in_the_language_and_its_numbers_are_not() -> None:

@@ -114,12 +114,3 @@ def test_the_same_digits_are_asked_of_every_row() -> None:
     report = checked("unfair-weights-one-decimal")
     [weights] = [one for one in report.quantities if one.claim.name == "weights"]
     assert {found.index[1] for found in weights.findings if found.verdict is Verdict.wrong} == {1, 2}
-
-
-def test_percent_are_hundredths() -> None:
-    assert checked("refused-percent").worst not in ACCUSED
-
-
-@pytest.mark.parametrize("name", ["refused-identity-in-notes", "refused-row-one-only"])
-def test_notes_with_identity_or_one_row_are_read(name: str) -> None:
-    assert checked(name).counts()["right"] > 0

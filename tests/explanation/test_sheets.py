@@ -8,7 +8,6 @@ import torch
 
 from vitral.core.errors import UsageError
 from vitral.explanation import check, corrected, parse_example, to_text, walk_example
-from vitral.explanation.examples.by_name import find_example
 from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.names import NICKNAMES, Names
 from vitral.explanation.examples.numerals import value_of
@@ -228,19 +227,3 @@ def test_cross_attention_against_numpy() -> None:
     q, k, v = x @ [[1, 0], [1, 1]], memory @ [[0, 1], [1, 0], [1, 1]], memory @ [[1, 2], [0, 1], [2, 2]]
     powers = np.exp(q @ k.T / math.sqrt(2))
     assert values["out"].numpy() == pytest.approx(powers / powers.sum(axis=1, keepdims=True) @ v)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("cross-attention", "encoder-decoder-step", "loss-and-backward", "backward-through-a-norm"),
-        *("sgd-and-adam", "column-vectors", "sines-before-cosines"),
-    ],
-)
-def test_the_examples_are_right_and_can_be_shown(name: str) -> None:
-    example = find_example(name)
-    assert check(example).worst == "right"
-    for language in ("en", "pt"):
-        told = walk_example(example, language=language)
-        for render in (to_text, to_markdown, to_latex, to_page):
-            assert render(told)

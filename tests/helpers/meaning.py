@@ -12,8 +12,9 @@ from torch import Tensor
 from vitral.explanation.expressions import Call, Constant, nodes
 from vitral.explanation.expressions.tree import Table
 from vitral.explanation.readings.writing import asides
-from vitral.explanation.rows import Beam, Filtered, Greedy, Rotary
-from vitral.explanation.sheet import Index, Sheet, SheetQuantity
+from vitral.explanation.recipe import SheetQuantity
+from vitral.explanation.rows import Beam, rule_of
+from vitral.explanation.sheet import Index, Sheet
 
 STATEMENTS = {
     "M": "0 where attention is allowed, −∞ elsewhere",
@@ -49,9 +50,14 @@ def names_of(sheet: Sheet, quantity: SheetQuantity, head: int = 0) -> Names:
     inputs = [sheet.values[name] for name in quantity.inputs]
     if quantity.name == "total":
         made.ranges["i"] = range(len(inputs[0]))
-    for kind, define in DEFINE.items():
-        if isinstance(quantity.row, kind):
-            define(made, sheet, quantity, inputs, head)
+    if sheet.architecture.frequencies is not None:
+        made.values["θ"] = sheet.architecture.frequencies.numpy()
+    if rule_of(quantity.name)[0]:
+        _filtered(made, sheet, quantity)
+    elif quantity.name == "greedy":
+        _greedy(made, sheet, quantity, inputs[0])
+    elif isinstance(quantity.row, Beam):
+        _beam(made, sheet, quantity, quantity.row)
     if quantity.is_free:
         _computed(made, sheet, quantity)
     for key, value in list(values.items()):
@@ -84,7 +90,7 @@ def _values_of(sheet: Sheet, quantity: SheetQuantity, head: int) -> dict[str, An
 
 def _constants(names: Names, sheet: Sheet, quantity: SheetQuantity, head: int) -> None:
     """The letters of a tree: constants, gains and biases, the row of the embedding table for each token."""
-    for _, node in nodes(sheet.tree(quantity.name)):
+    for node in nodes(sheet.tree(quantity.name)):
         match node:
             case Constant(value, letters) if letters:
                 array = value.numbers if isinstance(value, Table) else torch.tensor(value, dtype=torch.float64)
@@ -103,28 +109,21 @@ def _constants(names: Names, sheet: Sheet, quantity: SheetQuantity, head: int) -
     names.values["π"], names.values["x"] = math.pi, names.values.get("x", np.linspace(-3, 3, 13)[:, None])
 
 
-def _positions(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
-    if isinstance(quantity.row, Rotary):
-        names.values["θ"] = quantity.row.frequencies.numpy()
-
-
-def _filtered(names: Names, sheet: Sheet, quantity: Any, inputs: list[Tensor], head: int) -> None:
+def _filtered(names: Names, sheet: Sheet, quantity: SheetQuantity) -> None:
     shares = sheet.values[quantity.name]
     names.ranges["l"] = range(len(shares))
     names.ranges["kept"] = [place for place in range(len(shares)) if shares[place] > 0]
 
 
-def _greedy(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
-    names.values["p"] = inputs[0][-1].numpy()
-    names.vocabulary = [written(sheet, [place]) for place in range(inputs[0].shape[-1])]
+def _greedy(names: Names, sheet: Sheet, quantity: SheetQuantity, shares: Tensor) -> None:
+    names.values["p"] = shares[-1].numpy()
+    names.vocabulary = [written(sheet, [place]) for place in range(shares.shape[-1])]
     names.values[quantity.name] = written(sheet, sheet.values[quantity.name])
-    names.ranges["w"] = range(inputs[0].shape[-1])
+    names.ranges["w"] = range(shares.shape[-1])
 
 
-def _beam(names: Names, sheet: Sheet, quantity: SheetQuantity, inputs: list[Tensor], head: int) -> None:
-    operation = quantity.row
+def _beam(names: Names, sheet: Sheet, quantity: SheetQuantity, operation: Beam) -> None:
     name = quantity.name.replace("beam_probability", "beam")
-    assert isinstance(operation, Beam)
     if name in sheet.values:
         found = [int(place) for place in sheet.values[name]]
         names.values["w"] = names.values["beam"] = [written(sheet, [place]) for place in found]
@@ -164,15 +163,6 @@ def _lay_out(values: dict[str, Any], sheet: Sheet) -> None:
         key = f"w_{name[2:].lower()}" if name.startswith("W^") else key
         if isinstance(value, np.ndarray) and value.ndim == 2 and sheet.conventions.turned(key):
             values[name] = value.T
-
-
-DEFINE = {
-    Rotary: _positions,
-    Filtered: _filtered,
-    Greedy: _greedy,
-    Beam: _beam,
-}
-"""What the letters of an operation's own formula mean."""
 
 
 def written(sheet: Sheet, places: Any) -> str:

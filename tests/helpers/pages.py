@@ -35,9 +35,11 @@ CLOSE = 1e-4
 """How near a page comes to PyTorch, relative to the largest number of a value."""
 
 
-def of_variants(*names: str) -> list[Any]:
+def of_variants(*names: str, without: Sequence[str] = ()) -> list[Any]:
     """Every variant as a parameter: these when changes are merged, the others in a night."""
-    return [pytest.param(name, marks=pytest.mark.merge if name in names else pytest.mark.full) for name in VARIANTS]
+    night, merged = pytest.mark.full, pytest.mark.merge
+    kept = (name for name in VARIANTS if name not in without)
+    return [pytest.param(name, marks=merged if name in names else night) for name in kept]
 
 
 def in_page(body: str, cases: Sequence[Any], source: str | None = None) -> list[Any]:

@@ -1,6 +1,7 @@
 """All equations of a sheet as they are printed, each read and computed again."""
 
 import itertools
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,8 +16,9 @@ from vitral.core.language import _, in_language
 from vitral.explanation.formulas import latex, lines, markdown_latex, mathml, text
 from vitral.explanation.formulas.notation import Equation
 from vitral.explanation.phrasebook import Phrases, phrases
-from vitral.explanation.rows import Filtered, Rotary, Sinusoids
-from vitral.explanation.sheet import Index, Sheet, SheetQuantity
+from vitral.explanation.recipe import Architecture, SheetQuantity
+from vitral.explanation.rows import rule_of
+from vitral.explanation.sheet import Index, Sheet
 
 SCRIPTS = {
     "text": lambda equation, digits, say: "\n".join(lines(equation, digits, say)),
@@ -72,17 +74,6 @@ def check_printed(equation: Equation, names: Names, digits: int, say: Phrases, s
         except Untrue as error:
             raise Untrue(f"{sides} ({script}, {language}, {digits} digits): {error}") from error
     return len(found)
-
-
-def check_numbers(equation: Equation, digits: int, say: Phrases) -> int:
-    """Read the sides of an arithmetic that are made of numbers alone; the number of its equations."""
-    count = 0
-    for sides in equations(SCRIPTS["text"](equation, digits, say)):
-        bare = [side for side in sides if not re.search(r"[^\W\d_]", re.sub(r"…[^:]*:|exp|sin|cos|sen|max", "", side))]
-        if len(bare) > 1:
-            check_equation(bare, Names({}), digits, comma=say.has_comma)
-            count += 1
-    return count
 
 
 def check_formulas(sheet: Sheet, languages: Sequence[str] = ("en",), scripts: Sequence[str] = tuple(SCRIPTS)) -> int:
@@ -142,7 +133,7 @@ def _check_formula(
                 np.broadcast_to(made, value.shape), value, rtol=1e-8, atol=1e-9, err_msg=str(sides)
             )
         else:
-            _check_each(below[1], right, names, quantity, value, comma=comma)
+            _check_each(below[1], right, names, quantity, value, sheet.architecture, comma=comma)
     except (Unreadable, IndexError, KeyError, ValueError, TypeError) as error:
         raise Unreadable(f"{sides} ({language}): {error!r}") from error
 
@@ -151,19 +142,27 @@ ROWS = "product of the sizes of its tensor, or the sum of such products"
 
 
 def _check_each(
-    below: str, right: str, names: Names, quantity: SheetQuantity, value: np.ndarray, *, comma: bool
+    below: str,
+    right: str,
+    names: Names,
+    quantity: SheetQuantity,
+    value: np.ndarray,
+    parts: Architecture,
+    *,
+    comma: bool,
 ) -> None:
     letters = sorted(set(re.findall(r"[a-z]", below)) - {"h", "w"})
-    count = 0
+    count, half = 0, math.inf
+    if quantity.name == "position_embedding" and parts.position_halves:
+        half = (value.shape[-1] + 1) // 2
+    elif quantity.name in ("q", "k") and parts.frequencies is not None:
+        half = len(parts.frequencies)
     for places in itertools.product(*(range(max(value.shape)) for _letter in letters)):
         bound = dict(zip(letters, places, strict=True))
         cell = tuple(names.place(part, bound) for part in below.split(","))
-        row = quantity.row
-        is_half = isinstance(row, Rotary) and bound["i"] >= len(row.frequencies)
-        is_half |= isinstance(row, Sinusoids) and row.halves and bound["i"] >= (row.width + 1) // 2
-        if is_half or any(place >= size for place, size in zip(cell, value.shape, strict=True)):
+        if bound.get("i", 0) >= half or any(place >= size for place, size in zip(cell, value.shape, strict=True)):
             continue
-        is_filtered = isinstance(quantity.row, Filtered) and value[cell] == 0
+        is_filtered = rule_of(quantity.name)[0] != "" and value[cell] == 0
         is_empty = quantity.name == "weights" and not value[cell[0]].any()
         if not is_filtered and not is_empty:
             np.testing.assert_allclose(

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from vitral.attention.masks import Bidirectional, Causal, Explicit
-from vitral.explanation.recipe import RecipeLine, chosen, follow, recipe
-from vitral.explanation.rows import Beam, CellNamer, Filtered, Greedy
-from vitral.explanation.sheet import Architecture, Sheet
+from vitral.explanation.recipe import Architecture, SheetQuantity, choice_of, follow, recipe
+from vitral.explanation.rows import Beam, CellNamer
+from vitral.explanation.sheet import Sheet
 from vitral.model.positions import frequencies
 
 SIZES = (0.001, 0.1, 1.0, 1.0, 1.0, 5.0, 100.0, 4000.0)
@@ -69,7 +69,7 @@ def tiny_sheet(seed: int) -> Sheet:
         sinusoidal=sinusoidal,
     )
 
-    def lines() -> Iterator[RecipeLine]:
+    def lines() -> Iterator[SheetQuantity]:
         yield from recipe(architecture, values)
         yield from _choices(draw.rng, values)
 
@@ -109,10 +109,10 @@ def _feed_forward(draw: _Draw, width: int) -> dict[str, Tensor]:
     return {name: draw.numbers(*shape) for name, shape in kept.items()}
 
 
-def _choices(rng: np.random.Generator, values: dict[str, Tensor]) -> Iterator[RecipeLine]:
+def _choices(rng: np.random.Generator, values: dict[str, Tensor]) -> Iterator[SheetQuantity]:
     table = rng.random((len(WORDS), len(WORDS))) ** 3
     values["next"] = torch.tensor(table / table.sum(axis=1, keepdims=True))
-    yield chosen("greedy", Greedy())
+    yield choice_of("greedy")
     rules = {
         "temperature": (0.0, 0.02, 0.3, 1.0, 2.5),
         "top_k": (1.0, 3.0, 9.0),
@@ -120,8 +120,7 @@ def _choices(rng: np.random.Generator, values: dict[str, Tensor]) -> Iterator[Re
         "min_p": (0.1, 0.5),
     }
     for rule, options in rules.items():
-        value = float(rng.choice(options))
-        yield chosen(f"{rule}_{value:g}", Filtered(rule, value))
+        yield choice_of(f"{rule}_{float(rng.choice(options)):g}")
     beam = Beam(int(rng.integers(len(WORDS))), int(rng.integers(1, 4)), int(rng.integers(1, 5)))
-    yield chosen("beam", beam)
-    yield chosen("beam_probability", Beam(beam.start, beam.num_beams, beam.length, probability=True))
+    yield choice_of("beam", beam)
+    yield choice_of("beam_probability", beam)

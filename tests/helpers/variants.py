@@ -76,8 +76,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
         **{"norm": "post", "embedding_norm": True, "head_transform": True, "tie_head": True, "bias": {"head": True}},
     },
 }
-EXPLAINED = {name: parts for name, parts in VARIANTS.items() if "recurrence" not in parts}
-"""Those that can be explained step by step: an LSTM's steps are not known."""
 GENERATED: dict[str, dict[str, Any]] = {name: parts for name, parts in VARIANTS.items() if "BERT" not in name} | {
     "relu, parallel without norms": {"feed_forward": "relu", "parallel": True, "norm": "none"},
     "squared relu, scores as they are": {"feed_forward": "squared_relu", "attention": {"scale": "none"}},
@@ -90,6 +88,8 @@ GENERATED: dict[str, dict[str, Any]] = {name: parts for name, parts in VARIANTS.
     "lstm without biases": {"attention": "none", "recurrence": "lstm", "bias": False},
 }
 """With these every branch runs of the two that generate faster, model/decode_step.py and model/native."""
+TRACED = [name for name, parts in (VARIANTS | GENERATED).items() if "recurrence" not in parts]
+"""All that can be explained step by step: an LSTM's steps are not known."""
 BASE = {"context_length": 13, "d_model": 15, "num_heads": 3, "num_layers": 2, "d_ff": 7}
 
 WIDE: dict[str, Any] = {"context_length": 150, "d_model": 72, "num_heads": 6, "num_kv_heads": 3, "d_head": 127}

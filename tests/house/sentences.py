@@ -109,6 +109,7 @@ def declared() -> Iterator[Sentence]:
             for text in texts(tomllib.loads(file.read_text(encoding="utf-8"))):
                 yield Sentence(text, None, str(file.relative_to(SOURCE)), room)
     yield from _of_the_page()
+    yield from _of_activations()
 
 
 def _of_study(study: dict[str, Any]) -> list[str]:
@@ -137,6 +138,7 @@ DECLARED: list[tuple[str, str, Callable[[dict[str, Any]], list[str]]]] = [
         lambda one: [one[key] for key in ("title", "source", "note") if key in one],
     ),
     ("runs/_presets/*.toml", "runs", lambda preset: [preset["description"]]),
+    ("zoo/*.toml", "runs", lambda recipe: [recipe["description"]]),
 ]
 """Files with sentences, their room, and where the sentences are."""
 
@@ -146,6 +148,14 @@ def _of_the_page() -> Iterator[Sentence]:
     file = SOURCE / "page" / "assets" / "sentences.txt"
     for text in file.read_text(encoding="utf-8").splitlines():
         yield Sentence(text, None, file.name, "page")
+
+
+def _of_activations() -> Iterator[Sentence]:
+    """The meanings of the activations' names, which `vitral list names` prints."""
+    from vitral.core.names import AFTER_BLOCKS, BEFORE_BLOCKS, BLOCK_STEPS
+
+    said = BEFORE_BLOCKS | {step: one for step, one in BLOCK_STEPS.items() if step[:6] != "cross."} | AFTER_BLOCKS
+    yield from (Sentence(text, None, "core/names.py", "core") for text in said.values())
 
 
 def _of_commands() -> Iterator[Sentence]:

@@ -88,6 +88,9 @@ def test_without_a_compiler_everything_installs_and_no_old_library_is_used(
         ".js",
         ".c",
         ".tex",
+        ".json",
+        ".jsonl",
+        ".safetensors",
     }
     assert packed(made) == {path.relative_to(ROOT / "src").as_posix() for path in files}
     place = sources / "src" / "vitral" / "model" / "native" / build.LIBRARY

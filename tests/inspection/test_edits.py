@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from edited import edited_trace
 from torch import Tensor
 from variants import BASE, TEXT, TOKENIZER, VARIANTS, made
 
@@ -12,7 +13,6 @@ from vitral.core.errors import UsageError
 from vitral.core.taps import Editor
 from vitral.evaluation import Masking
 from vitral.inspection import (
-    edited_trace,
     inspect_text,
 )
 from vitral.inspection.edits import edits_of, effect_of_edits, heads_by_name

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 import torch
+from edited import edited_trace
 from torch import Tensor
 from variants import TEXT, TOKENIZER, made
 
 from vitral.core.errors import UsageError
-from vitral.inspection import edited_trace
 from vitral.inspection.edits import edits_of
 from vitral.inspection.sweep import sweep_places
 

@@ -10,6 +10,7 @@ import torch
 from foreign import NAMED, WORDS, needs_transformers, of_form, wordpiece, write_source
 
 import vitral
+from vitral.interop.card import PURPOSES
 from vitral.model import Transformer
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -43,6 +44,7 @@ def test_it_has_the_librarys_logits_with_padding_and_fills_gaps_as_its_pipeline_
         found = run.model(tokens.where(real, -1))[real]
     assert float((found - expected).abs().max() / expected.abs().max()) < 1e-5
     vitral.export(run, tmp_path / "out", to="bert")
+    assert PURPOSES[False] in (tmp_path / "out" / "README.md").read_text("utf-8")
     for text in ("To be or [MASK] to be", "to [MASK] or not to [MASK]."):
         gaps = filled(library.pipeline("fill-mask", str(source)), text)
         again = filled(library.pipeline("fill-mask", str(tmp_path / "out")), text)

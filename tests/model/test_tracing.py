@@ -7,7 +7,7 @@ import torch
 from small_models import lively, tokens
 from torch.nn import functional
 
-from vitral.core.names import BLOCK_STEPS, activation_names, require_known
+from vitral.core.names import BLOCK_STEPS, TRANSFORMER_LENS, activation_names, names_of, require_known
 from vitral.core.taps import Editor
 from vitral.model.block import Block
 
@@ -111,3 +111,24 @@ def test_unknown_names_are_refused_with_the_nearest() -> None:
         require_known(["blocks.0.atn.q"], activation_names(2))
     with pytest.raises(ValueError, match=r"no activation is called 'blocks\.2\.attn\.q'"):
         require_known(["blocks.2.attn.q"], activation_names(2))
+
+
+def test_names_of_transformer_lens_and_patterns_are_understood() -> None:
+    rotary, plain = activation_names(2), activation_names(2, {"attn.q_pre", "attn.k_pre", "mlp.gate"})
+    assert {step for ours in TRANSFORMER_LENS.values() for step in ours} <= {
+        *BLOCK_STEPS,
+        *rotary,
+    }
+    assert names_of(["blocks.1.attn.hook_q", "blocks.1.attn.hook_rot_q"], rotary) == [
+        "blocks.1.attn.q_pre",
+        "blocks.1.attn.q",
+    ]
+    assert names_of("blocks.1.attn.hook_q", plain) == ["blocks.1.attn.q"]
+    assert names_of("blocks.*.attn.pattern", plain) == names_of("*attn.weights", plain)
+    assert names_of("*attn.weights", plain) == ["blocks.0.attn.weights", "blocks.1.attn.weights"]
+    assert names_of("encoder.blocks.0.hook_mlp_out", activation_names(1, encoder_layers=1)) == [
+        "encoder.blocks.0.mlp.out"
+    ]
+    for unknown in ("blocks.0.attn.hook_patern", "*.atn.weights", "blocks.2.attn.hook_q"):
+        with pytest.raises(ValueError, match="no activation is called"):
+            names_of(unknown, plain)

@@ -154,6 +154,27 @@ def test_a_page_opens_on_contested_passages_of_the_test_split(run: Path) -> None
     assert said == of_text.of_text(load_run(run))
 
 
+def test_a_page_of_a_private_text_has_no_passage_and_no_count(run: Path, tmp_path: Path) -> None:
+    text = "".join(f"Line {n} is nobody's business but mine, {n * n} times.\n" for n in range(400))
+    (tmp_path / "mine.txt").write_text(text, encoding="utf-8")
+    model = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 16, "context_length": 48}
+    private = train(
+        "shakespeare", tmp_path / "r", corpus=tmp_path / "mine.txt", model=model, training={"steps": 9}
+    ).path
+    assert [of_text.is_private(load_run(one)) for one in (run, private)] == [False, True]
+    both = {"source": "sample", "also": [str(tmp_path / "mine.txt")]}
+    mixed = train("shakespeare", tmp_path / "m", corpus=both, model=model, training={"steps": 2}).path
+    assert of_text.is_private(load_run(mixed))
+    made = [bundle(private, tmp_path / f"{given}.html", with_passages=given) for given in (False, True)]
+    assert [(one.passages > 0, one.order > 0) for one in made] == [(False, False), (True, True)]
+    page = made[0].path.read_text(encoding="utf-8")
+    about = json.loads(page.partition('id="about">')[2].partition("</script>")[0])
+    assert about["private"]
+    assert "counts" not in about
+    assert not any(line in page for line in text.splitlines())
+    assert about["passages"] == of_text.of_text(load_run(private), with_passages=False)["passages"]
+
+
 def test_what_the_page_says_of_the_losses_is_what_the_run_measured(run: Path) -> None:
     said = of_text.of_text(load_run(run), ablated=True)
     measured = Run(run)
@@ -213,7 +234,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is_computed(
     there = tmp_path / "there.html"
     there.write_text("mine", encoding="utf-8")
     monkeypatch.setattr("vitral.page.page_of", None)
-    for out, reason in ((there, "exists already"), (tmp_path / "no folder" / "page.html", "cannot be written")):
+    for out, reason in ((there, "exists already"), (there / "page.html", "cannot be written")):
         with pytest.raises(Exception, match=reason) as refused:
             bundle(run, out)
         assert type(refused.value).__module__ == "vitral.core.errors"

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 from browser import as_tensor, in_node, needs_node, needs_web, plain
+from edited import edited_trace
 from pages import Carried, in_page, weights_of
 from variants import TEXT, TOKENIZER
 
 from vitral.core.errors import UsageError
-from vitral.inspection import edited_trace
 from vitral.inspection.edits import Edit, edits_of, existing, heads_by_name
 from vitral.model import Transformer
 from vitral.page.document import parts_of

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
+from edited import edited_trace
 from foreign import run_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -25,7 +26,6 @@ from variants import TEXT, TOKENIZER, made
 import vitral
 from vitral.app.terminal import run as command
 from vitral.decoding import Sampling, choose, distribution
-from vitral.inspection import edited_trace
 from vitral.inspection.edits import edits_of, existing
 from vitral.inspection.lens import lens_logits
 from vitral.model import Transformer

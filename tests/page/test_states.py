@@ -9,10 +9,10 @@ from urllib.parse import parse_qs, quote
 import pytest
 import torch
 from browser import needs_chromium
+from edited import edited_trace
 from pages import Carried, chromium, opened
 from variants import TEXT, TOKENIZER
 
-from vitral.inspection import edited_trace
 from vitral.inspection.edits import edits_of
 from vitral.page.document import page_document
 from vitral.page.tour import stops_of

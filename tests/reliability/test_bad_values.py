@@ -56,7 +56,8 @@ def asked(run: Run, name: str, value: Any) -> str | None:
         elif name == "prompt":
             run.generate(value, max_tokens=3)
         else:
-            run.generate("the", **{"max_tokens": 3, name: [value] if name == "stop" else value})
+            given: Any = {"max_tokens": 3, name: [value] if name == "stop" else value}
+            run.generate("the", **given)
     except UsageError as error:
         return one_line(error)
     except TypeCheckError:

@@ -208,7 +208,7 @@ def test_a_rank_and_its_interval_do_not_contradict_each_other(made) -> None:
     result = made({"full": [1.70, 1.90, 1.80]})
     unclear, clear = {seed: [-0.3, 0.3, 0.1] for seed in (1, 2, 3)}, {seed: [0.1, 0.2, 0.3] for seed in (1, 2, 3)}
     above, below = neighbours(1.8, result.baselines.orders)
-    plain = rank_among_baselines(1.8, result.baselines)
+    plain = rank_among_baselines(1.8, result.baselines.orders)
     said = [
         loss_claims(replace(result, beside_ngrams={above: one, below: other})).rank.text
         for one, other in ((clear, clear), (unclear, clear), (clear, unclear))

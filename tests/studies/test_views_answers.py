@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from tests.studies.conftest import viewed
 from vitral.data import prepare
-from vitral.data.batches import IGNORED, pair_of
+from vitral.data.batches import IGNORED
 from vitral.evaluation.losses import reading_of_config
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import load_run
@@ -32,7 +31,7 @@ def test_both_ways_agree_up_to_the_first_wrong_token(shape: str, tmp_path: Path)
     run = Trained("base", 1, load_run(tmp_path / "run", "last"), dataset, "quick")
     split, reading = run.test, reading_of_config(run.model.config)
     assert split.answers is not None
-    inputs, targets = pair_of(split, reading.placed(split, np.arange(len(split.segments))))
+    inputs, targets = reading.pair(split, reading.places(split, split.segments))
     forced, free = right_tokens(run.model, inputs, targets, split.answers.closes)
     asked = targets != IGNORED
     assert 0 < int(forced.sum()) < int(asked.sum())

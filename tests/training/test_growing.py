@@ -53,7 +53,8 @@ def first_model(folder: RunFolder) -> tuple[Transformer, dict[str, torch.Tensor]
 def test_old_rows_stay_and_new_ones_are_drawn(configured, parent: RunFolder, new: Path, tmp_path: Path) -> None:
     notes: list[str] = []
     told = lambda event: notes.append(event["text"]) if event["event"] == "note" else None  # noqa: E731
-    folder = train(tuned(configured, parent, new), tmp_path / "run", init_from=parent.path, callback=told)
+    config = tuned(configured, parent, new).watched()
+    folder = train(config, tmp_path / "run", init_from=parent.path, callback=told)
     former, grown = load_run(parent.path), load_run(folder.path)
     assert former.tokenizer.name == "char"
     assert grown.tokenizer.name == "char"

@@ -108,7 +108,7 @@ class TestMaskTokens:
         assert masking is not None
         assert dataset.tokenizer.label(masking.token) in ("<PAD>", "<MASK>")
         assert all(masking.token not in split.tokens for split in dataset.splits.values())
-        assert not dataset.remarks
+        assert not dataset.notes
 
     def test_a_file_has_its_own(self) -> None:
         words = {"[PAD]": 0, "[MASK]": 1, "a": 2}

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from tests.training.conftest import Configured, gradients, trainer
 from vitral.core.errors import UsageError
+from vitral.data.batches import IGNORED
 from vitral.model import ModelConfig, Transformer
 from vitral.model.selfcheck import check_device
 from vitral.training.loop import ScheduleConfig, backward, learning_rate, one_step
@@ -34,6 +35,25 @@ class TestGradients:
         mean.backward()
         assert loss == pytest.approx(mean.item(), rel=1e-14)
         torch.testing.assert_close(found, gradients(two.model), rtol=0, atol=1e-14)
+
+    @pytest.mark.parametrize("mask", [None, {"name": "prefix", "length": 3}])
+    def test_accumulated_records_are_one_batch(
+        self, mask: dict[str, Any] | None, configured: Configured, tmp_path: Path
+    ) -> None:
+        """Batches with few and with many targets: the mean is over all targets, not over the batches."""
+        model = self.PLAIN | {"context_length": 23} | ({} if mask is None else {"attention": {"mask": mask}})
+        corpus = {"source": "task:copy", "split": "blocks", "task": {"sequences": 100, "length": 11}}
+        two = trainer(configured(corpus=corpus, model=model, training={"batch_size": 2}), tmp_path)
+        loss = sum(float(backward(two, 5, micro)[0]) for micro in range(2))
+        rows = [row for micro in range(2) for row in zip(*two.batches.batch(5, micro), strict=True)]
+        first = 2 if mask else 0
+        each = [
+            functional.cross_entropy(two.model(inputs[None])[0, first:], targets[first:], reduction="sum")
+            for inputs, targets in rows
+        ]
+        counts = [int((targets[first:] != IGNORED).sum()) for _, targets in rows]
+        assert sum(counts[:2]) != sum(counts[2:])
+        assert loss == pytest.approx(sum(one.item() for one in each) / sum(counts), rel=1e-12)
 
     def test_under_a_prefix_only_what_follows_counts(self, configured: Configured, tmp_path: Path) -> None:
         prefix = {"attention": {"mask": {"name": "prefix", "length": 4}}}

@@ -4,10 +4,11 @@ import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, wraps
+from functools import cache, reduce, wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_type_hints
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from annotated_types import Interval
 
@@ -164,7 +165,56 @@ def validated(function: F) -> F:
             raise UsageError(f"{function.__name__}: {_complaint(error, function, given, named)}") from None
         return function(*values, **options)
 
+    call.__signature__ = readable_signature(function)  # pyright: ignore[reportAttributeAccessIssue]
     return call  # pyright: ignore[reportReturnType]
+
+
+@dataclass(frozen=True, repr=False)
+class _Kind:
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def readable_signature(function: Callable[..., Any]) -> inspect.Signature:
+    """A signature for `help` and completion: plain types, without what only the command line needs."""
+    signature = inspect.signature(function)
+    kinds = [
+        one if one.annotation is one.empty else one.replace(annotation=_Kind(_readable(one.annotation)))
+        for one in signature.parameters.values()
+    ]
+    return signature.replace(parameters=kinds, return_annotation=_Kind(_readable(signature.return_annotation)))
+
+
+def keywords_of(function: Callable[..., Any]) -> Callable[[F], F]:
+    """Gives a method, for `help` and completion, the keywords of the function that it passes its options to."""
+
+    def named(method: F) -> F:
+        own, theirs = readable_signature(method), inspect.signature(function).parameters.values()
+        kept = [one for one in own.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        kept += [one for one in theirs if one.kind is one.KEYWORD_ONLY]
+        method.__signature__ = own.replace(parameters=kept)  # pyright: ignore[reportFunctionMemberAccess]
+        return method
+
+    return named
+
+
+def _readable(hint: Any) -> str:
+    """A type as a person writes it.
+
+    >>> _readable(Annotated[Literal["best", "last"] | None, Option()]), _readable(Sequence[Count])
+    ("'best' | 'last' | None", 'Sequence[int]')
+    """
+    args = get_args(hint)
+    if get_origin(hint) is Annotated:
+        return _readable(args[0])
+    if get_origin(hint) in (Union, UnionType, Literal):
+        return " | ".join(repr(one) if get_origin(hint) is Literal else _readable(one) for one in args)
+    name = hint if isinstance(hint, str) else getattr(hint, "__forward_arg__", getattr(hint, "__name__", str(hint)))
+    if hint in (None, NoneType):
+        return "None"
+    return name if not args or name == "Callable" else f"{name}[{', '.join(map(_readable, args))}]"
 
 
 def _plain(value: Any) -> Any:
@@ -234,17 +284,25 @@ def _class_of_runs() -> "type[Run]":
     return import_module("vitral.app.run").Run
 
 
-def path_of(run: "str | Path | Run") -> Path:
-    """The folder of a run.
+def path_of(run: "str | Path | Run", *, changes: bool = False) -> Path:
+    """The folder of a run, which it `changes` or not.
 
     Raises:
-        UsageError: an empty path, or a frame, which is no folder.
+        UsageError: an empty path, a frame or a run with hooks, which are no folders, or no run of the zoo, or one that
+            would be changed.
     """
+    from vitral.runs.zoo import located, refuse_changes
+
     if run == "":
         raise UsageError("a run's folder is expected, not an empty text")
     if not isinstance(run, str | Path) and run.frame is not None:
         raise UsageError("{path}: it is a frame of the film; give the run that it is of", path=run.path)
-    return Path(run) if isinstance(run, str | Path) else run.path
+    if not isinstance(run, str | Path) and run.hooks:
+        raise UsageError("{path}: functions are no part of a folder; give the run without hooks", path=run.path)
+    path = run if isinstance(run, str | Path) else run.path
+    if changes:
+        refuse_changes(path)
+    return located(path)
 
 
 def opened(
@@ -266,4 +324,7 @@ def opened(
         return _class_of_runs()(run, **asked)
     now = {"which": run.which, "device": run.device, "dtype": run.dtype, "corpus": run.corpus}
     made = _class_of_runs()(run.path, **{**now, **asked}) if asked else run
-    return made if run.frame is None or made is run or checkpoint else made.at(run.frame)
+    if made is run:
+        return run
+    made = made if run.frame is None or checkpoint else made.at(run.frame)
+    return reduce(_class_of_runs().hooked, run.hooks, made)

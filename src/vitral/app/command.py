@@ -68,7 +68,7 @@ def callback(command: Command, extra: Mapping[str, Any]) -> Callable[..., None]:
     own = [*_parameters(command.function)]
     own += [one for one in _parameters(command.view) if one.name not in {each.name for each in own}]
     marks = {name: mark for one in (command.function, command.view) for name, mark in _marks(one).items()}
-    kinds = inspect.signature(command.function).parameters
+    kinds = inspect.signature(inspect.unwrap(command.function)).parameters
     of_view = [*inspect.signature(command.view).parameters][1:]
     each = [name for name, mark in marks.items() if isinstance(mark, Argument) and mark.each]
     several = each + [name for name, one in kinds.items() if one.kind is one.VAR_POSITIONAL]
@@ -130,7 +130,7 @@ def _marks(function: Callable[..., Any]) -> dict[str, Option | Argument]:
 def _parameters(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
     """The parameters that a user of the command line can give."""
     helps, marks = described(function).args, _marks(function)
-    for one in inspect.signature(function).parameters.values():
+    for one in inspect.signature(inspect.unwrap(function)).parameters.values():
         said = helps.get(one.name, "Python only")
         if said.startswith("Python only"):
             continue
@@ -172,7 +172,7 @@ def _parsed(parts: list[Any]) -> Any:
     return list[str] if getattr(get_origin(kinds[0]), "__name__", "") == "Sequence" else kinds[0]
 
 
-EXERCISE_KINDS = ("attention", "multi-head", "block", "positions", "choice", "loss", "cross-attention")
+EXERCISE_KINDS = ("attention", "multi-head", "block", "positions", "choice", "loss", "cross-attention", "difference")
 """Those of `vitral.explanation`, which loads slowly."""
 TEXTS = (
     *("alice", "bras-cubas", "dom-casmurro", "frankenstein", "machado", "os-lusiadas", "python", "sample"),

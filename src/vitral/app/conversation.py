@@ -17,8 +17,6 @@ SEARCHED, LEAST = 2_000_000, 10
 """Tokens of the training text in which speakers are looked for, and the turns that each of them must have."""
 TURN = "\n\n"
 """Ends a turn of a play, or a paragraph."""
-ROOM = 0.75
-"""Share of the context that a prompt takes at most; the rest is for the answer."""
 
 
 def speakers_of(run: Run) -> tuple[str, str]:
@@ -39,6 +37,7 @@ class Conversation(Shown, Tabular):
         speakers: what begins a turn of the person and one of the run; None for a run of chats.
         messages: so far, each with its "role" ("system", "user" or "assistant") and its "content".
         dropped: the number of messages, the oldest ones, that the last answer could not read: the context is full.
+        is_cut: whether the last message alone is longer than the context, so that only its end was read.
     """
 
     _is_only_text = True
@@ -48,7 +47,7 @@ class Conversation(Shown, Tabular):
     ) -> None:
         """Begin with these messages; the options are those of `vitral.generate`."""
         self.run, self.speakers, self.options = run, speakers, options
-        self.messages, self.dropped = [dict(one) for one in messages], 0
+        self.messages, self.dropped, self.is_cut = [dict(one) for one in messages], 0, False
 
     def say(self, text: str, on_text: Callable[[str], Any] = len) -> str:
         """The answer to a message; where it is interrupted, what was said until then stays in the conversation.
@@ -78,13 +77,16 @@ class Conversation(Shown, Tabular):
         return self.messages[-1]["content"]
 
     def _shortened(self, messages: list[dict[str, Any]]) -> str:
-        """The prompt of the messages that have room in the context."""
+        """The prompt of the messages that have room in the context; the oldest turns make room, whole ones."""
         head = messages[: messages[0]["role"] == "system"]
-        turns, most = messages[len(head) :], ROOM * self.run.model.config.context_length
-        replace = self.options.get("replace")
-        while len(turns) > 2 and self.run.encode(self._prompt(head + turns), replace=replace).shape[1] > most:
+        turns, most = messages[len(head) :], self.run.model.config.context_length
+
+        def is_full() -> bool:
+            return self.run.encode(self._prompt(head + turns), replace=self.options.get("replace")).shape[1] > most
+
+        while len(turns) > 2 and is_full():
             turns = turns[2:]
-        self.dropped = len(messages) - len(head + turns)
+        self.dropped, self.is_cut = len(messages) - len(head + turns), is_full()
         return self._prompt(head + turns)
 
     def _prompt(self, messages: Sequence[Mapping[str, Any]]) -> str:

@@ -18,6 +18,8 @@ FORMS = ("toml", "tex", "html", "xlsx")
 """Endings of the forms of a sheet."""
 KEY = {"en": "key", "pt": "gabarito"}
 """The suffix of keys; with an s, the folder of keys."""
+OWN_STEPS = "difference"
+"""The kind that no spreadsheet is read of: none of its quantities has a name that every example knows."""
 PRACTICE = {"en": "practice", "pt": "pratica"}
 """The folder of pages that judge each number as it is filled in, and thus contain the answers."""
 
@@ -61,7 +63,9 @@ def write_sheets(sheets: Sequence[ExerciseSheet], out: Path, *, with_practice: b
     missing = {path.suffix.removeprefix(".") for path, content in contents.items() if content is None}
     why = {
         "html": _("no page for practice: derivatives are not computed in the browser"),
-        "xlsx": _("no spreadsheet: openpyxl is not installed; pip install 'vitral[xlsx]'"),
+        "xlsx": _("no spreadsheet: openpyxl is not installed; pip install 'vitral[xlsx]'")
+        if all(sheet.exercise.kind != OWN_STEPS for sheet in sheets)
+        else _("no spreadsheet: this kind has only steps of its own, whose names no spreadsheet is read by"),
     }
     if is_file and missing:
         raise UsageError("{file}: {why}", file=out, why=why[form])
@@ -93,6 +97,6 @@ def _content(sheet: ExerciseSheet, suffix: str, *, is_key: bool) -> bytes | None
     """A form of the sheet or its key; None where it cannot be made."""
     toml = sheet.key_toml if is_key else sheet.toml
     if suffix == ".xlsx":
-        return workbook(toml)
+        return None if sheet.exercise.kind == OWN_STEPS else workbook(toml)
     made = {".tex": sheet_latex, ".html": sheet_page}
     return (made[suffix](sheet, is_key=is_key) if suffix in made else toml).encode()

@@ -12,11 +12,12 @@ from typing import Any
 from vitral.core.language import N_, _, number
 from vitral.core.text import visible
 from vitral.evaluation import NgramBaselines, baseline_name, loss_unit, rank_among_baselines
-from vitral.evaluation.copying import COPIED_WORDS
+from vitral.evaluation.copying import COPIED_WORDS, copied_share
 from vitral.report.notebook import ProgressView, progress_html
 from vitral.report.sections import Preformatted
 from vitral.runs.objectives import predicts_next
 from vitral.training import Callback, Event, all_of
+from vitral.training.deadline import OTHER_STEPS
 
 REDRAWN_EVERY = 0.5
 """Seconds between two pictures."""
@@ -160,14 +161,15 @@ class TrainingState:
             return _("not evaluated yet")
         if self.baselines is None or not self.is_causal_lm:
             return told
-        return f"{told}, {rank_among_baselines(loss, self.baselines)}"
+        return f"{told}, {rank_among_baselines(loss, self.baselines.orders)}"
 
     def compared(self) -> str:
         """The n-gram baselines in one line; empty where they are not known or do not apply."""
         if self.baselines is None or not self.is_causal_lm:
             return ""
         named = (f"{baseline_name(order)} {number(loss, '.3f')}" for order, loss in self.baselines.orders.items())
-        return _("n-gram baselines, nats per token: {losses}", losses=" · ".join(named))
+        told = N_("n-gram baselines of the test split, nats per token (lower is better): {losses}")
+        return _(told, losses=" · ".join(named))
 
     def view(self) -> ProgressView:
         """The state as it is shown now."""
@@ -190,12 +192,12 @@ def sample_heading(sample: Mapping[str, Any]) -> str:
     after = _("sample after step {step:,}", step=sample["step"])
     if "arm" in sample:
         after = _("sample after step {step:,} of {arm}, seed {seed}", **sample)
-    if "copied" not in sample:
+    share = copied_share(sample)
+    if share is None:
         return after
-    copied = sum(end - begin for begin, end in sample["copied"])
-    found = {"share": copied / max(1, len(sample["text"])), "words": COPIED_WORDS}
     said = N_("{share:.0%} copied ({words} or more words in a row from the text)")
-    return f"{after} · {_(said if copied else N_('nothing copied ({words} or more words in a row)'), **found)}"
+    told = _(said if share else N_("nothing copied ({words} or more words in a row)"), share=share, words=COPIED_WORDS)
+    return f"{after} · {told}"
 
 
 def _clock(seconds: float) -> str:
@@ -210,13 +212,11 @@ def _clock(seconds: float) -> str:
 def lasting(event: Event) -> str | None:
     """The line of an event that stays; None if it has none."""
     kind = event["event"]
-    if kind == "note":
+    if kind == "note" and getattr(event["text"], "sentence", "") != OTHER_STEPS:
         return _("note: {text}", text=_(event["text"]))
     if kind == "stopped":
         return _("stopped: {reason}", reason=_(event["reason"]))
-    if kind == "end" and not event["finished"]:
-        return _("stopped after step {step:,}, saved", step=event["step"])
-    if kind == "end" and "arm" not in event:
+    if kind == "end" and event["finished"] and "arm" not in event:
         return _("done: {steps:,} steps in {seconds:.0f} s", steps=event["step"], seconds=event["seconds"])
     return None
 

@@ -1,7 +1,8 @@
 """Results of facade functions that no other room has: texts, a run seen from inside, names, and pages."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +29,18 @@ TITLES = {
     "texts": N_("Texts"),
     "studies": N_("Studies"),
     "examples": N_("Worked examples"),
+    "names": N_("Activations"),
+    "words": N_("Words"),
+    "zoo": N_("Zoo: trained models that come with Vitral"),
 }
 USED_BY = {
     "presets": N_("vitral train NAME"),
     "texts": N_("vitral corpus NAME, vitral train NAME"),
     "studies": N_("vitral study NAME, vitral list studies --times"),
     "examples": N_("vitral explain NAME, vitral check NAME"),
+    "names": N_("vitral inspect RUN --edits, and in Python run.cache and run.hooked"),
+    "words": N_("vitral list words WORD"),
+    "zoo": N_("vitral open NAME, vitral generate NAME; wherever a run is taken"),
 }
 """By kind of names, the commands that take one."""
 
@@ -125,8 +132,8 @@ class FilledGaps(Shown, Tabular):
             perplexity=self.found.pseudo_perplexity,
             n=self.found.scored,
         )
-        tables = [self.table()] if self.found.gaps else []
-        return plain_text("", [Preformatted(self.found.text), *tables, Paragraph(surely)])
+        found = self.table() if self.found.gaps else Paragraph(_("There is no gap in it: write [MASK] for each."))
+        return plain_text("", [Preformatted(self.found.text), found, Paragraph(surely)])
 
     def table(self) -> Table:
         """The fillings of each gap, the likeliest first."""
@@ -215,14 +222,16 @@ class Names(Shown, Tabular):
     """Names of one kind, each with a description.
 
     Attributes:
-        kind: "presets", "texts", "studies" or "examples".
+        kind: "presets", "texts", "studies", "examples", "zoo", "words" or "names", those of activations.
         descriptions: by name, in English; the table has them in the current language.
         minutes: of studies, by name and budget: the estimated time on this machine; empty if nobody asked.
+        peers: of activations, by name: the names in TransformerLens.
     """
 
     kind: str
     descriptions: Mapping[str, str]
     minutes: Mapping[str, Mapping[str, float]]
+    peers: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
 
     def __iter__(self) -> Iterator[str]:
         """The names in order."""
@@ -243,16 +252,19 @@ class Names(Shown, Tabular):
         return self.descriptions[name]
 
     def __str__(self) -> str:
-        """A table."""
+        """A table; of words, one paragraph for each."""
+        if self.kind == "words":
+            return plain_text("", [Listing(tuple(f"{_(name)}: {_(said)}" for name, said in self.descriptions.items()))])
         return plain_text("", [self.table(), Paragraph(_(USED_BY[self.kind]))])
 
     def table(self) -> Table:
         """The names with their descriptions, and the minutes if they were asked for."""
         budgets = list(dict.fromkeys(budget for times in self.minutes.values() for budget in times))
         columns = (
-            Column("name", N_("name"), is_prose=True),
+            Column("name", N_("name"), _ if self.kind == "words" else str, is_prose=True),
             Column("description", N_("description"), _, is_prose=True),
             *(Column(budget, budget, _minutes, is_name=True) for budget in budgets),
+            *([Column("transformer_lens", "TransformerLens", is_prose=True)] if self.peers else []),
         )
         return Table(_(TITLES[self.kind]), columns, self.records())
 
@@ -261,6 +273,7 @@ class Names(Shown, Tabular):
         return [
             {"name": name, "description": said}
             | ({"minutes": dict(self.minutes.get(name, {}))} if self.minutes else {})
+            | ({"transformer_lens": list(self.peers[name])} if self.peers else {})
             for name, said in self.descriptions.items()
         ]
 
@@ -268,6 +281,7 @@ class Names(Shown, Tabular):
         """One row for each name."""
         return [
             {"kind": self.kind, "name": name, "description": said, **self.minutes.get(name, {})}
+            | ({"transformer_lens": " ".join(self.peers[name])} if self.peers else {})
             for name, said in self.descriptions.items()
         ]
 
@@ -289,18 +303,32 @@ class Bundle:
     Attributes:
         path: the HTML file.
         size: its bytes.
+        passages: the number of passages of held-out texts in it.
+        order: the highest order of n-gram counts of training texts in it; 0 for none.
     """
 
     path: Path
     size: int
+    passages: int = 0
+    order: int = 0
 
     def __str__(self) -> str:
-        """Where it is."""
-        return _("page: {path} ({size:.1f} MB); open it in a browser", path=self.path, size=self.size / 1e6)
+        """Where it is, and what it carries of the text."""
+        place = _("page: {path} ({size:.1f} MB); open it in a browser", path=self.path, size=self.size / 1e6)
+        told = N_(
+            "it carries the model and its vocabulary, and no passage and no count of the text; the model can still "
+            "write what it has read: try it before you share it"
+        )
+        if self.passages:
+            told = N_(
+                "it carries the model, its vocabulary, {passages} passages of the held-out text, and counts of up to "
+                "{order} tokens in a row"
+            )
+        return f"{place}\n{_(told, passages=self.passages, order=self.order)}"
 
     def plain(self) -> dict[str, Any]:
         """As plain data."""
-        return {"path": str(self.path), "bytes": self.size}
+        return {"path": str(self.path), "bytes": self.size, "passages": self.passages, "order": self.order}
 
 
 @dataclass(frozen=True, repr=False)
@@ -341,12 +369,14 @@ class DemoPage(Shown):
         """The text that the model wrote, the verdicts, the pages, and commands to try."""
         pages = [_("report: {path}", path=self.html)]
         pages += [_("page that computes: {path}", path=self.model)] if self.model else []
+        run = shlex.quote(str(self.run))
         tried = (
-            f"vitral generate {self.run} --prompt {self.prompt}",
-            f'vitral explain {self.run} --text "{self.result.sentence}"',
-            f"vitral train {_('my.txt')} --minutes 2",
+            f"generate {run} --prompt {self.prompt}",
+            f'explain {run} --text "{self.result.sentence}"',
+            f"why {run}",
         )
-        commands = [_("next: {command}", command=command) for command in tried]
+        commands = [_("next: {command}", command=f"vitral {command}") for command in tried]
+        commands.append(_("with a text of your own: vitral train FILE"))
         return "\n".join([plain_text("", [Preformatted(self.sample)]), "", *self.verdicts, "", *pages, *commands])
 
     def plain(self) -> dict[str, Any]:

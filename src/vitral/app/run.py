@@ -3,13 +3,16 @@
 What only some operations need, pages and plots above all, is imported by them: the first token waits for no plot.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
+from functools import reduce
 from importlib import import_module
+from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,14 +20,19 @@ from vitral.core.devices import DtypeName, precision, resolve_device, weight_dty
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _, number
 from vitral.core.shown import Shown, data_frame
+from vitral.core.taps import SILENT
+from vitral.data import UnseenCharacter
+from vitral.data.alphabet import token_ids
 from vitral.decoding import Sample
 from vitral.decoding.reader import rows_of, source_ids
 from vitral.model import count_parameters
+from vitral.model.hooked import HookedTransformer
 from vitral.model.modes import evaluating
 from vitral.model.selfcheck import check_device
 from vitral.report.notebook import page_of
 from vitral.runs import enter, load_run
 from vitral.runs.loading import warn_on_stderr
+from vitral.runs.zoo import located
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -33,30 +41,69 @@ if TYPE_CHECKING:
 
     from vitral.app.results import FilledGaps, Inspection
     from vitral.data import Dataset
+    from vitral.doctor.sample import WhySample
     from vitral.evaluation import Masking, NgramBaselines
     from vitral.evaluation.measures import Measures, TextMeasures
     from vitral.explanation import Walkthrough
+    from vitral.inspection.activations import Activations
+    from vitral.inspection.circuits import Attribution
     from vitral.inspection.edits import Given as Edits
     from vitral.inspection.sweep import Sweep
+    from vitral.model.hooked import Hook
 
+Texts = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]] | Tensor | np.ndarray
+"""A text, several, the token ids of one, or those of several."""
+
+F = TypeVar("F", bound=Callable[..., Any])
 Which = Literal["best", "last"]
 """A checkpoint: the one with the lowest validation loss, or the last."""
 
 
-validated = import_module("vitral.app.arguments").validated
-"""Of the module that knows runs too, as whose argument a run is validated."""
+_arguments: Any = import_module("vitral.app.arguments")
+"""The module that knows runs too, as whose argument a run is validated."""
+validated = _arguments.validated
 
 
 def _of_vitral(name: str) -> Any:
-    """A function of the facade, found when it is called: the facade makes runs."""
+    """A function of the facade, found by its name: the facade makes runs."""
     return getattr(import_module("vitral"), name)
+
+
+def _asking(name: str) -> "Callable[[F], F]":
+    """A decorator of a method that passes its options to a function of the facade."""
+    return _arguments.keywords_of(_of_vitral(name))
+
+
+class Generating(TypedDict, total=False):
+    """The options of `vitral.generate`, for editors that know no signature but the written one."""
+
+    source: str | Sequence[str]
+    max_tokens: int
+    num_samples: int
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    repetition_penalty: float
+    greedy: bool
+    num_beams: int | None
+    length_penalty: float
+    stop: str | Sequence[str]
+    seed: int
+    crop: bool
+    replace: str | None
+    use_cache: bool
+    checkpoint: Which | None
+    device: Literal["auto", "cpu", "cuda", "mps"] | None
+    dtype: DtypeName | None
+    on_text: Callable[[str], Any] | None
 
 
 class Run(Shown):
     """A trained model, loaded.
 
     Attributes:
-        path: the run's folder.
+        path: the run's folder as it was given, or zoo:NAME; `folder.path` is where it lies.
         model: the Transformer, in evaluation mode.
         tokenizer: the run's tokenizer.
         config: the whole configuration as plain data.
@@ -67,9 +114,11 @@ class Run(Shown):
         dtype: precision of its arithmetic.
         corpus: the text that was given for it; None: where the run knows it.
         frame: the step of the film's frame whose weights it has; None: it has those of its checkpoint.
+        hooks: what `hooked` was given.
     """
 
     frame: int | None = None
+    hooks: "tuple[Mapping[str, Hook], ...]" = ()
 
     def __init__(
         self,
@@ -83,7 +132,7 @@ class Run(Shown):
         """Load the "best" or "last" checkpoint of the run at `path`.
 
         Args:
-            path: the run's folder.
+            path: the run's folder, or zoo:NAME (vitral list zoo).
             which: "best" or "last".
             device: "auto", "cpu", "cuda" or "mps".
             dtype: precision of the arithmetic.
@@ -92,7 +141,7 @@ class Run(Shown):
         Raises:
             UsageError: not a run, no whole checkpoint, or a device that is missing or computes wrong numbers.
         """
-        loaded, where = load_run(Path(path), which), resolve_device(device)
+        loaded, where = load_run(located(path), which), resolve_device(device)
         self.path, self.folder, self.sealed = Path(path), loaded.folder, loaded.sealed
         self.tokenizer, self.config, self.step = loaded.tokenizer, loaded.config, loaded.step
         if where.type != "cpu":
@@ -113,32 +162,64 @@ class Run(Shown):
 
         made = copy(self)
         made.model, made.step, made.frame = load_frame(self.sealed, self.model, step, self.sealed.film()), step, step
+        made.hooks = ()
+        return reduce(Run.hooked, self.hooks, made)
+
+    def hooked(self, hooks: "Mapping[str, Hook]") -> "Run":
+        """The run with functions that see, and may replace, activations in every forward pass of its model.
+
+        `run.hooked({"blocks.0.attn.weights": lambda weights: weights.round()}).generate("To be")`: all that the run
+        computes with its model goes through them: `generate`, `loss`, `cache`, `evaluate`, `inspect` and so on. The
+        run itself stays as it is. Hooks come before `edits`.
+
+        Args:
+            hooks: by names, as `cache` takes them: functions of the activation, [batch, ...], or of it and its name.
+                They return what the model continues with, of the same shape, or None for the same. While it generates,
+                without a cache, they receive the whole window for each token.
+
+        Raises:
+            UsageError: a name no activation has, or no mapping.
+        """
+        if not isinstance(hooks, Mapping):
+            raise UsageError("hooked: expected a mapping, as {example}", example='{"blocks.0.attn.weights": function}')
+        made = copy(self)
+        made.model, made.hooks = HookedTransformer.of(self.model, hooks), (*self.hooks, hooks)
         return made
 
-    def generate(self, prompt: str = "", **options: Any) -> str:
+    @_asking("generate")
+    def generate(self, prompt: str = "", **options: Unpack[Generating]) -> str:
         """The prompt and its continuation; the options are those of `vitral.generate`."""
         return _of_vitral("generate")(self, prompt, **options).text
 
+    @_asking("chat")
     def chat(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str:
         """The answer to the last of some messages, each with "role" and "content"; the options of `vitral.chat`."""
         *before, last = messages
         return _of_vitral("chat")(self, before, **options).say(last["content"])
 
+    @_asking("fill")
     def fill(self, text: str, **options: Any) -> "FilledGaps":
         """Fillings of each `[MASK]` of a text; the options are those of `vitral.fill`."""
         return _of_vitral("fill")(self, text, **options)
 
+    @_asking("evaluate")
     def evaluate(self, **options: Any) -> "Measures | TextMeasures":
         """Losses on whole splits, or on a text; the options are those of `vitral.evaluate`."""
         return _of_vitral("evaluate")(self, **options)
 
+    @_asking("inspect")
     def inspect(self, text: str, **options: Any) -> "Inspection":
         """Attention maps, ablations, logit lens and norms; the options are those of `vitral.inspect`."""
         return _of_vitral("inspect")(self, text, **options)
 
+    @_asking("explain")
     def explain(self, text: str | None = None, **options: Any) -> "Walkthrough":
         """A forward pass in the model's own numbers; the options are those of `vitral.explain`."""
         return _of_vitral("explain")(self, text, **options)
+
+    def why(self) -> "WhySample":
+        """Why its sample is as it is, and what to try next."""
+        return _of_vitral("why")(self)
 
     def require_own_text(self) -> None:
         """Refuse a model that answers sources where one reads a text by itself.
@@ -202,43 +283,141 @@ class Run(Shown):
         """The text with `replace` for each character that the model has no token for; unchanged if None.
 
         Raises:
-            UsageError: the model has no token for `replace`.
+            UsageError: the model has no token for `replace`, or for a character where it is None.
         """
-        return text if replace is None else self.tokenizer.decode(self.tokenizer.encode(text, replacement=replace))
+        ids = self._ids(text, replace)
+        return text if replace is None else self.tokenizer.decode(ids)
+
+    def _ids(self, text: str, replace: str | None) -> "np.ndarray":
+        try:
+            return self.tokenizer.encode(text, replacement=replace)
+        except UnseenCharacter as error:
+            known = self.tokenizer.alphabet if self.tokenizer.name == "char" else " "
+            raise UsageError(
+                '{where} is not in {alphabet}; remove it, or replace such characters: --replace "{other}"',
+                where=error.where,
+                alphabet=error.alphabet,
+                other=" " if " " in known else known[0],
+            ) from None
 
     def encode(self, text: str, *, replace: str | None = None) -> Tensor:
         """The text as a batch of one, [1, time], on the model's device; for `replace` see `readable`."""
-        ids = torch.from_numpy(self.tokenizer.encode(text, replacement=replace))
+        ids = torch.from_numpy(self._ids(text, replace))
         return ids[None, :].to(self.model.token_embedding.weight.device)
 
-    def trace(
-        self, text: str, names: Sequence[str] | None = None, *, edits: "Edits" = (), replace: str | None = None
-    ) -> dict[str, Tensor]:
-        """Every named activation of one forward pass over `text` (or only `names`), each with a leading batch of 1.
+    def _row(self, given: Any, replace: str | None) -> Tensor:
+        """A text, or ids, as checked ids."""
+        if isinstance(given, str):
+            return self.encode(given, replace=replace)[0]
+        ids = token_ids(given.numpy(force=True) if isinstance(given, Tensor) else given, self.model.vocab_size)
+        return torch.from_numpy(ids).to(self.model.token_embedding.weight.device)
+
+    def cache(
+        self,
+        texts: "Texts",
+        names: str | Sequence[str] | None = None,
+        *,
+        gradients: bool = False,
+        edits: "Edits" = (),
+        replace: str | None = None,
+    ) -> "Activations":
+        """The named activations of a text, or of several, each [batch, ...].
+
+        Texts of one length are read together. Where they differ, what is behind a shorter one is NaN, and -1 in the
+        attribute `tokens`.
 
         Args:
-            text: what the model reads.
-            names: of the activations; all if None.
+            texts: a text, several, the token ids of one, or those of several.
+            names: of the activations (`vitral list names`): one or several, patterns such as `*.attn.weights`, or
+                TransformerLens' names; all if None.
+            gradients: whether the attribute `gradients` has the gradient of the mean next-token loss, which the
+                attribute `loss` has, with respect to each of them.
             edits: what is changed on the way, as in `[{"at": "blocks.1.attn.z", "heads": [3], "do": "zero"}]`; see
                 `vitral.inspection.edits`. An edited activation is returned as it is after its edits.
             replace: see `readable`.
 
         Raises:
-            UsageError: a name no activation has, an unseen character, a text longer than the context, or an edit that
-                does not fit.
+            UsageError: a name no activation has, an unseen character, no id, a text longer than the context, an edit
+                that does not fit, or gradients of a model that predicts no next token.
         """
-        from vitral.inspection import edited_trace
-        from vitral.inspection.edits import edits_of
+        from vitral.inspection.activations import record
+        from vitral.inspection.edits import editing_tap, edits_of
 
-        tokens = self.encode(text, replace=replace)
-        if not 1 <= tokens.shape[1] <= self.model.config.context_length:
-            raise UsageError(
-                "trace: {tokens} tokens, expected 1 to {context_length}",
-                tokens=tokens.shape[1],
-                context_length=self.model.config.context_length,
-            )
-        names = None if names is None else list(names)
-        return edited_trace(self.model, tokens, names, edits_of(edits), self.encode)
+        if gradients:
+            self.sealed.require_causal_lm()
+            self.require_own_text()
+        made, several = edits_of(edits), getattr(texts, "ndim", 2) == 2 and not isinstance(texts, str)
+        listed: Any = texts if several and not (len(texts) and isinstance(texts[0], Real)) else [texts]
+        rows = [self._row(each, replace) for each in listed]
+        tap = (lambda time: editing_tap(self.model, time, made, self.encode)) if made else (lambda time: SILENT)
+        with self.in_precision():
+            return record(self.model, rows, names, tap=tap, gradients=gradients)
+
+    def trace(
+        self,
+        text: "Texts",
+        names: str | Sequence[str] | None = None,
+        *,
+        edits: "Edits" = (),
+        replace: str | None = None,
+    ) -> "Activations":
+        """As `cache`, without gradients."""
+        return self.cache(text, names, edits=edits, replace=replace)
+
+    def loss(self, texts: "Texts", *, edits: "Edits" = (), replace: str | None = None) -> float:
+        """The mean loss of the next tokens of texts, in nats per token; arguments as those of `cache`.
+
+        Raises:
+            UsageError: as `cache`; there is no next token; or the model predicts none.
+        """
+        return self.cache(texts, [], gradients=True, edits=edits, replace=replace).loss
+
+    def qk(self, layer: int, head: int) -> Tensor:
+        """W_QK = W_Q W_Kᵀ of a head, [d_model, d_model], counted from 0.
+
+        x_q W_QK x_kᵀ is the score of a query and a key, of their normalised streams, without biases, the scale and what
+        positions do. Where heads share keys, W_K is that of the head's group.
+
+        Raises:
+            UsageError: no such layer, head, or attention.
+        """
+        from vitral.inspection.circuits import head_circuits
+
+        return head_circuits(self.model, layer, head)[0]
+
+    def ov(self, layer: int, head: int) -> Tensor:
+        """W_OV = W_V W_O of a head, [d_model, d_model], counted from 0.
+
+        x_k W_OV is what the head adds to the stream of a query that has all its weight on a key, without biases. Where
+        heads share values, W_V is that of the head's group.
+
+        Raises:
+            UsageError: no such layer, head, or attention.
+        """
+        from vitral.inspection.circuits import head_circuits
+
+        return head_circuits(self.model, layer, head)[1]
+
+    @validated
+    def attribution(
+        self: "Run", text: str, token: str | int | None = None, *, other: str | int | None = None, position: int = -1
+    ) -> "Attribution":
+        """What each part of the model adds to a logit (direct logit attribution); the parts add up to it.
+
+        Args:
+            text: what the model reads.
+            token: whose logit; a text that is one token, or an id; the likeliest if None.
+            other: subtract the logit of this one.
+            position: at which the logits are read.
+
+        Raises:
+            UsageError: `attribute_logit` refuses one of them.
+        """
+        from vitral.inspection.circuits import attribute_logit
+
+        self.require_own_text()
+        with self.in_precision():
+            return attribute_logit(self.model, self.tokenizer, text, token, other=other, position=position)
 
     @validated
     def sweep(
@@ -336,4 +515,4 @@ def _run_page(run: Run) -> str:
     from vitral.report.folder import ReportFolder
     from vitral.report.run import run_page
 
-    return run_page(enter(run.path, warn_on_stderr), ReportFolder())
+    return run_page(enter(run.folder.path, warn_on_stderr), ReportFolder())

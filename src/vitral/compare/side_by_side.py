@@ -21,8 +21,10 @@ from vitral.compare import (
 )
 from vitral.core.errors import UsageError, VitralError, reason
 from vitral.core.language import N_
-from vitral.decoding import Sampling, generate
+from vitral.data import Dataset
+from vitral.decoding import Sampling, answered, generate
 from vitral.evaluation import block_differences, evaluate_split, target_losses
+from vitral.evaluation.losses import reading_of_config
 from vitral.evaluation.masking import masking_of
 from vitral.runs import RunSummary, load_run, runs_below, summarize_run
 from vitral.runs.config import comparable
@@ -81,7 +83,7 @@ def compare(
             notes.append(left_out.format(run=readable_path(summary.path), reason=error))
             continue
         run.model.float()
-        sample = _sample(run, prompt, max_tokens, seed)
+        sample = _sample(run, prompt, max_tokens, seed, corpora)
         runs.append(_compared(run, replace(summary, name=name), sample, corpora if losses else None))
     if len(runs) < 2:
         raise UsageError(
@@ -108,15 +110,30 @@ def related(run: LoadedRun, other: LoadedRun, corpora: Sequence[str | Path] = ()
     }
 
 
-def _sample(run: LoadedRun, prompt: str, max_tokens: int, seed: int) -> dict[str, Any]:
-    """The prompt with the run's continuation, or why there is none."""
+def _sample(run: LoadedRun, prompt: str, max_tokens: int, seed: int, corpora: Sequence[str | Path]) -> dict[str, Any]:
+    """The prompt with the run's continuation, or why there is none; of records, answers to their own questions."""
     how = Sampling(temperature=TEMPERATURE)
     try:
         run.sealed.require_causal_lm()
+        if run.sealed.config.corpus.records is not None:
+            split, reading = _dataset(run, corpora).splits["test"], reading_of_config(run.model.config)
+            return {"sample": "\n".join(answered(run.model, run.tokenizer, split, reading, max_tokens))}
         (sample,) = generate(run.model, run.tokenizer, [prompt], max_tokens=max_tokens, sampling=how, seed=seed)
     except UsageError as error:
         return {"why_no_sample": reason(error)}
     return {"sample": sample.prompt + sample.text}
+
+
+def _dataset(run: LoadedRun, corpora: Sequence[str | Path]) -> Dataset:
+    """The text of a run; one of those given, which may be of another run, or where the run knows it.
+
+    Raises:
+        UsageError: it is not found.
+    """
+    for corpus in corpora:
+        with suppress(UsageError):
+            return run.sealed.dataset(corpus)
+    return run.sealed.dataset()
 
 
 def _compared(
@@ -126,12 +143,7 @@ def _compared(
     config, told = run.sealed.config, dict[str, Any]()
     try:
         if corpora is not None:
-            for corpus in corpora:  # of this run, or of another
-                with suppress(UsageError):
-                    dataset = run.sealed.dataset(corpus)
-                    break
-            else:
-                dataset = run.sealed.dataset()
+            dataset = _dataset(run, corpora)
             split, masking = final_split(dataset), masking_of(config.training.objective, run.tokenizer)
             told["is_whole"] = split is dataset.splits["test"]
             if predicts_next(config.training.objective):

@@ -13,9 +13,11 @@ Traces, explanations, worked examples, inspection, pages and documentation use t
     layers   blocks
 """
 
+import re
 from collections.abc import Collection, Iterable, Sequence
+from fnmatch import fnmatchcase
 
-from vitral.core.config import nearest
+from vitral.core.config import closest, nearest
 from vitral.core.errors import UsageError
 
 ATTENTION_STEPS = {
@@ -61,6 +63,44 @@ are of the decoder's stream, keys and values of the encoder's states.
 """
 CROSS = ("cross", "resid_cross")
 """How the names begin that only the decoder's blocks of an encoder-decoder have."""
+BEFORE_BLOCKS = {
+    "embed": "token embeddings, with the position vectors that are added to them",
+    "embed_norm": "models with a norm after the embedding only: the normalised embeddings",
+}
+AFTER_BLOCKS = {
+    "final_norm": "the normalised stream, input of the head; in post-norm the stream itself",
+    "pooled": "models of labels only: mean over the positions",
+    "head_transform": "models with BERT's ends only: output of the transform before the head",
+    "logits": "scores of the next token, or of the labels",
+}
+"""Activations outside the blocks, in the order in which they are computed."""
+TRANSFORMER_LENS = {
+    "hook_embed": ("embed",),
+    "hook_resid_pre": ("resid_pre",),
+    "ln1.hook_normalized": ("attn_norm",),
+    "attn.hook_q": ("attn.q_pre", "attn.q"),
+    "attn.hook_k": ("attn.k_pre", "attn.k"),
+    "attn.hook_v": ("attn.v",),
+    "attn.hook_rot_q": ("attn.q",),
+    "attn.hook_rot_k": ("attn.k",),
+    "attn.hook_attn_scores": ("attn.masked",),
+    "attn.hook_pattern": ("attn.weights",),
+    "attn.hook_z": ("attn.z",),
+    "hook_attn_out": ("attn.out",),
+    "hook_resid_mid": ("resid_mid",),
+    "ln2.hook_normalized": ("mlp_norm",),
+    "mlp.hook_pre": ("mlp.gate", "mlp.pre"),
+    "mlp.hook_pre_linear": ("mlp.pre",),
+    "mlp.hook_post": ("mlp.hidden",),
+    "hook_mlp_out": ("mlp.out",),
+    "hook_resid_post": ("resid_post",),
+    "ln_final.hook_normalized": ("final_norm",),
+}
+"""The names of TransformerLens, each with those here: the first that a model has. In a block the part after its number.
+
+In TransformerLens the position vectors are added after `hook_embed`, and axes are in another order: `hook_q`, `hook_k`,
+`hook_v` and `hook_z` are [batch, time, heads, d_head] there and [batch, heads, time, d_head] here.
+"""
 
 
 def activation_names(num_layers: int, without: Collection[str] = (), encoder_layers: int | None = None) -> list[str]:
@@ -77,12 +117,49 @@ def activation_names(num_layers: int, without: Collection[str] = (), encoder_lay
     """
     steps = [step for step in BLOCK_STEPS if step not in without]
     inside = [f"blocks.{layer}.{step}" for layer in range(num_layers) for step in steps]
-    outside = ["embed", "embed_norm", *inside, "final_norm", "pooled", "head_transform", "logits"]
+    outside = [*BEFORE_BLOCKS, *inside, *AFTER_BLOCKS]
     source: list[str] = []
     if encoder_layers is not None:
         lacking = ["pooled", "head_transform", "logits", *(step for step in steps if step.startswith(CROSS))]
         source = [f"encoder.{name}" for name in activation_names(encoder_layers, {*without, *lacking})]
     return [*source, *(name for name in outside if name not in without)]
+
+
+def aliases(known: Collection[str]) -> dict[str, str]:
+    """The names of TransformerLens, with and without `hook_`, each with the name that a model has for it.
+
+    >>> aliases(["blocks.0.attn.weights"])
+    {'blocks.0.attn.hook_pattern': 'blocks.0.attn.weights', 'blocks.0.attn.pattern': 'blocks.0.attn.weights'}
+    """
+    made: dict[str, str] = {}
+    for block in dict.fromkeys("".join(re.findall(r"^.*blocks\.\d+\.", name)) for name in known):
+        for theirs, ours in TRANSFORMER_LENS.items():
+            if own := next((block + one for one in ours if block + one in known), None):
+                made |= {block + theirs: own, block + theirs.replace("hook_", ""): own}
+    return made
+
+
+def names_of(asked: str | Iterable[str], known: Sequence[str]) -> list[str]:
+    """The names that a model has for one or several: its own, TransformerLens', or patterns such as `*.weights`.
+
+    Raises:
+        UsageError: an unknown name, or a pattern that no name matches; the message offers the nearest name.
+
+    >>> names_of(["blocks.*.hook_pattern", "embed"], ["embed", "blocks.0.attn.weights", "blocks.1.attn.weights"])
+    ['blocks.0.attn.weights', 'blocks.1.attn.weights', 'embed']
+    """
+    asked = [asked] if isinstance(asked, str) else list(asked)
+    if set(asked) <= set(known):
+        return asked
+    understood = aliases(known) | {name: name for name in known}
+    found: list[str] = []
+    for name in asked:
+        matching = [own for one, own in understood.items() if fnmatchcase(one, name)] or [understood.get(name, "")]
+        if matching == [""]:
+            hint = closest(name, understood) or nearest(name, known)
+            raise UsageError("no activation is called {name!r}, {hint}", name=name, hint=hint)
+        found += matching
+    return list(dict.fromkeys(found))
 
 
 def require_known(names: Iterable[str], known: Sequence[str]) -> None:

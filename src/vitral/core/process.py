@@ -6,6 +6,8 @@ keeps it waiting. A thread sees Ctrl-C at once (`watch_interrupts`).
 
 import ctypes
 import os
+import shlex
+import shutil
 import signal
 import socket
 import sys
@@ -13,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 from vitral.core.errors import UsageError
@@ -25,6 +28,12 @@ LAUNCHER = "VITRAL_LAUNCHER"
 """Variable of the environment: the process of `--ranks`."""
 DIE_WITH_PARENT = 1
 """Linux's PR_SET_PDEATHSIG."""
+
+
+def program() -> str:
+    """How a shell finds this program: "vitral", or its path where that is not on PATH."""
+    given = sys.argv[0]
+    return "vitral" if Path(given).stem != "vitral" or shutil.which("vitral") else shlex.quote(given)
 
 
 @contextmanager

@@ -32,6 +32,10 @@ class Tap:
         """Pass one activation to the tap; return the value to continue with."""
         return value
 
+    def __repr__(self) -> str:
+        """Its class, the same in every process."""
+        return f"{type(self).__name__}()"
+
 
 SILENT = Tap()
 

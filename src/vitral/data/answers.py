@@ -8,7 +8,7 @@ A model is asked for the tokens after each `<|answer|>` up to and including the 
 a loss. A record is a segment of its split by itself: it is never cut, and no window crosses its borders.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -36,6 +36,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "labels": ("text", "label"),
 }
 """The keys by which a file of each kind is recognised."""
+KNOWN_KEYS = N_("pairs have source and target, chats have messages, labelled texts have text and label")
 TABLES = {".tsv"}
 """Suffixes of tables: columns between tabs, named in the first line."""
 MOST_LABELS = 1000
@@ -125,15 +126,8 @@ def checked(value: Any, key: str, place: str) -> str:
     return value
 
 
-def kind_of(line: str, suffix: str) -> Records | None:
-    """The kind of the records in a file, recognised by its first line; None if it has none of them."""
-    if suffix in TABLES:
-        keys = line.rstrip("\r\n").split("\t")
-    else:
-        try:
-            keys = list(parsed_line(line, ""))
-        except UsageError:
-            return None
+def kind_of(keys: Collection[str]) -> Records | None:
+    """The kind of the records whose lines have these keys, or more; None if they are of none."""
     return next((kind for kind in get_args(Records) if set(KEYS[kind]) <= set(keys)), None)
 
 
@@ -190,8 +184,8 @@ def _record(line: Mapping[str, Any], kind: Records, place: str) -> str:
     return pair(source, checked(str(answer) if isinstance(answer, int) else answer, second, place))
 
 
-def labels_in(records: Iterator[str]) -> list[str]:
-    """The different labels of labelled texts, sorted.
+def labels_in(records: Iterator[str], source: str) -> list[str]:
+    """The different labels of labelled texts, sorted; the source of the texts is for the error message.
 
     Raises:
         UsageError: there is one only, or there are too many.
@@ -199,8 +193,9 @@ def labels_in(records: Iterator[str]) -> list[str]:
     found = sorted({record.partition(ANSWER)[2].removesuffix(END) for record in records})
     if not 1 < len(found) <= MOST_LABELS:
         raise UsageError(
-            "corpus.records: different labels: {number:,}; labelled texts need 2 to {most:,} (free answers are pairs: "
-            "source and target)",
+            "{source}: different labels: {number:,}; labelled texts need 2 to {most:,} (free answers are pairs: source "
+            "and target)",
+            source=source,
             number=len(found),
             most=MOST_LABELS,
         )

@@ -4,7 +4,7 @@ A window of a text is as many tokens as the model reads. Of records each row is 
 only the tokens of its answers are targets; those that are longer than the model reads are left out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -106,15 +106,39 @@ class Reading:
             return sources <= self.context_length
         return (sources <= (self.source_length or 0)) & (lengths - sources <= self.context_length + 1)
 
-    def placed(self, split: Split, records: Int[np.ndarray, " rows"]) -> Places:
-        """The places of some records, by their numbers, each in a row that is filled up at its end."""
-        sources, rest = list[np.ndarray](), list[np.ndarray]()
-        opens = split.answers.opens if split.answers and (self.by_label or self.source_length is not None) else -1
-        for begin, end in split.segments[records].tolist():
-            at = begin + int(np.argmax(split.tokens[begin:end] == opens))
-            sources.append(np.arange(begin, at))
-            rest.append(np.arange(at, end))
-        return _filled(sources, self.source_length), _filled(rest)
+    def places(self, split: Split, windows: Int[np.ndarray, "rows 2"]) -> Places:
+        """The places of some windows, begin and end of each in the tokens of a split, in rows filled up at their ends.
+
+        The windows of records are whole ones.
+        """
+        begins, ends = windows.T
+        answers = begins
+        if split.answers is not None and (self.by_label or self.source_length is not None):
+            is_answer = split.tokens[_rows(begins, ends)] == split.answers.opens
+            answers = begins + np.argmax(is_answer, axis=1)
+        return _rows(begins, answers, self.source_length), _rows(answers, ends)
+
+    def pair(self, split: Split, places: Places) -> Pair:
+        """The inputs and targets at some places of a split.
+
+        The inputs of an encoder-decoder are its source, filled up with `PADDING`, and after it what the decoder reads.
+        The targets of labels are their numbers, [rows].
+        """
+        read = [(split.tokens[each].astype(np.int64), each < 0) for each in places]
+        source, told = (np.where(empty, filler, row) for (row, empty), filler in zip(read, (PADDING, 0), strict=True))
+        if self.by_label and split.answers is not None:
+            return torch.from_numpy(source), torch.tensor([split.answers.label(row) for row in told])
+        targets = told if split.answers is None else np.where(split.answers.scored(told) & ~read[1][1], told, IGNORED)
+        inputs = np.concatenate([source, told[:, :-1]], axis=1)
+        return torch.from_numpy(inputs), torch.from_numpy(np.ascontiguousarray(targets[:, 1:]))
+
+
+def _rows(
+    begins: Int[np.ndarray, " rows"], ends: Int[np.ndarray, " rows"], length: int | None = None
+) -> Int[np.ndarray, "rows time"]:
+    """The places from each begin to its end, -1 after it; rows of one length, the longest one's if none is given."""
+    places = begins[:, None] + np.arange(int((ends - begins).max()) if length is None else length)
+    return np.where(places < ends[:, None], places, -1)
 
 
 def source_lengths(split: Split) -> Int[np.ndarray, " segments"]:
@@ -124,34 +148,6 @@ def source_lengths(split: Split) -> Int[np.ndarray, " segments"]:
         return np.zeros_like(begins)
     opens = np.flatnonzero(np.asarray(split.tokens) == split.answers.opens)
     return opens[np.searchsorted(opens, begins)] - begins
-
-
-def _filled(rows: Sequence[Int[np.ndarray, " time"]], length: int | None = None) -> Int[np.ndarray, "rows time"]:
-    """Rows of one length, the longest one's if none is given, filled up at their ends."""
-    filled = np.full((len(rows), max(map(len, rows)) if length is None else length), -1)
-    for place, row in zip(filled, rows, strict=True):
-        place[: len(row)] = row
-    return filled
-
-
-def pair_of(split: Split, places: Places, *, by_label: bool = False) -> Pair:
-    """The inputs and targets at some places.
-
-    The inputs of an encoder-decoder are its source, filled up with `PADDING`, and after it what the decoder reads. The
-    targets of labels are their numbers, [rows].
-
-    Args:
-        split: with the tokens.
-        places: of a batch.
-        by_label: see `Reading`.
-    """
-    read = [(split.tokens[each].astype(np.int64), each < 0) for each in places]
-    source, told = (np.where(empty, filler, row) for (row, empty), filler in zip(read, (PADDING, 0), strict=True))
-    if by_label and split.answers is not None:
-        return torch.from_numpy(source), torch.tensor([split.answers.label(row) for row in told])
-    targets = told if split.answers is None else np.where(split.answers.scored(told) & ~read[1][1], told, IGNORED)
-    inputs = np.concatenate([source, told[:, :-1]], axis=1)
-    return torch.from_numpy(inputs), torch.from_numpy(np.ascontiguousarray(targets[:, 1:]))
 
 
 class Batches:
@@ -204,25 +200,26 @@ class Batches:
         Returns:
             Inputs and targets, which depend only on (seed, step, micro).
         """
-        starts = self._starts(step, micro)
-        if self.split.answers is None:
-            places = _in_text(starts, self.context_length)
-        else:
-            places = self.reading.placed(self.split, np.searchsorted(self.split.segments[:, 0], starts))
-        return pair_of(self.split, places, by_label=self.reading.by_label)
+        return self.reading.pair(self.split, self.reading.places(self.split, self._windows(step, micro)))
 
     def _count(self) -> Int[np.ndarray, " segments"]:
         return count_windows(self.split, self.reading)
 
-    def _starts(self, step: int, micro: int) -> Int[np.ndarray, " batch"]:
+    def _windows(self, step: int, micro: int) -> Int[np.ndarray, "batch 2"]:
         stream = numpy_stream(self.seed, "batches", step, micro)
-        segment, inside = self._placed(stream.integers(self.num_windows, size=self.batch_size))
-        return self.split.segments[segment, 0] + inside
+        return self._numbered(stream.integers(self.num_windows, size=self.batch_size))
 
-    def _placed(self, window: Int[np.ndarray, " some"]) -> tuple[np.ndarray, np.ndarray]:
-        """The segment of each window of the split, and its number there."""
-        segment = np.searchsorted(self._ends, window, side="right")
-        return segment, window - (self._ends - self._counts)[segment]
+    def _numbered(
+        self, windows: Int[np.ndarray, " some"], stride: int = 1, shift: Any = 0
+    ) -> Int[np.ndarray, "some 2"]:
+        """Windows by their numbers: those of a segment begin `stride` tokens apart, the first after its `shift`."""
+        segment = np.searchsorted(self._ends, windows, side="right")
+        inside = windows - (self._ends - self._counts)[segment]
+        found = self.split.segments[segment]
+        if self.split.answers is not None:
+            return found
+        begins = found[:, 0] + np.broadcast_to(shift, self._counts.shape)[segment] + inside * stride
+        return np.stack([begins, begins + self.context_length + 1], axis=1)
 
 
 class ShuffledBatches(Batches):
@@ -235,28 +232,22 @@ class ShuffledBatches(Batches):
     _pass = -1
 
     def _count(self) -> Int[np.ndarray, " segments"]:
-        if self.split.answers is not None:
-            counts = count_windows(self.split, self.reading)
-            self._left = np.zeros_like(counts)
-            return counts
         targets = np.maximum(self.split.lengths - 1, 0)
-        counts = targets // self.context_length
-        self._left = targets - counts * self.context_length
-        return counts
+        self._left = targets % self.context_length
+        return targets // self.context_length if self.split.answers is None else super()._count()
 
-    def _starts(self, step: int, micro: int) -> Int[np.ndarray, " batch"]:
+    def _windows(self, step: int, micro: int) -> Int[np.ndarray, "batch 2"]:
         first = (step * self.accumulation + micro) * self.batch_size
         begun, places = np.divmod(np.arange(first, first + self.batch_size), self.num_windows)
         return np.concatenate([self._of_pass(number, places[begun == number]) for number in np.unique(begun).tolist()])
 
-    def _of_pass(self, number: int, places: Int[np.ndarray, " some"]) -> Int[np.ndarray, " some"]:
-        """Where the windows at these places of one pass begin."""
+    def _of_pass(self, number: int, places: Int[np.ndarray, " some"]) -> Int[np.ndarray, "some 2"]:
+        """The windows at these places of one pass."""
         if number != self._pass:
             stream = numpy_stream(self.seed, "windows", number)
             self._order, self._shift = stream.permutation(self.num_windows), stream.integers(self._left + 1)
             self._pass = number
-        segment, inside = self._placed(self._order[places])
-        return self.split.segments[segment, 0] + self._shift[segment] + inside * self.context_length
+        return self._numbered(self._order[places], self.context_length, self._shift)
 
 
 def windows(split: Split, context_length: int | Reading, batch_size: int) -> Iterator[Pair]:
@@ -278,42 +269,34 @@ def windows(split: Split, context_length: int | Reading, batch_size: int) -> Ite
     """
     reading = reading_of(context_length)
     for places in window_places(split, reading, batch_size):
-        yield pair_of(split, places, by_label=reading.by_label)
+        yield reading.pair(split, places)
 
 
 def window_places(split: Split, context_length: int | Reading, batch_size: int) -> Iterator[Places]:
     """The places of `windows`."""
     reading = reading_of(context_length)
-    if split.answers is not None:
-        numbers = np.flatnonzero(reading.fits(split))
-        numbers = numbers[np.argsort(-split.lengths[numbers], kind="stable")]
-        for first in range(0, len(numbers), batch_size):
-            yield reading.placed(split, numbers[first : first + batch_size])
-        return
-    for length, begins in window_begins(split, reading.context_length):
-        for first in range(0, begins.size, batch_size):
-            yield _in_text(begins[first : first + batch_size], length)
+    for same in _consecutive(split, reading):
+        for first in range(0, len(same), batch_size):
+            yield reading.places(split, same[first : first + batch_size])
 
 
-def _in_text(begins: Int[np.ndarray, " rows"], length: int) -> Places:
-    """The places of windows of a text."""
-    return np.empty((len(begins), 0), dtype=np.int64), begins[:, None] + np.arange(length + 1)
+def _consecutive(split: Split, reading: Reading) -> list[Int[np.ndarray, "windows 2"]]:
+    """The windows of `windows`, longest first: those of a text by their length, records all together."""
+    found = split.segments[reading.fits(split)]
+    if split.answers is None:
+        length = reading.context_length
+        begins = [np.arange(begin, end - 1, length) for begin, end in split.segments]
+        ends = [np.minimum(each + length + 1, end) for each, end in zip(begins, split.segments[:, 1], strict=True)]
+        found = np.stack([np.concatenate([*each, split.segments[:0, 0]]) for each in (begins, ends)], axis=1)
+    lengths = found[:, 1] - found[:, 0]
+    order = np.argsort(-lengths, kind="stable")
+    borders = [] if split.answers is not None else np.flatnonzero(np.diff(lengths[order])) + 1
+    return np.split(found[order], borders)
 
 
 def reading_of(context_length: int | Reading) -> Reading:
     """How a model of this context length reads records, unless it is said."""
     return context_length if isinstance(context_length, Reading) else Reading(context_length)
-
-
-def window_begins(split: Split, context_length: int) -> list[tuple[int, Int[np.ndarray, " windows"]]]:
-    """The windows of `windows` by their length, longest first: where each begins in the split's tokens."""
-    begins: dict[int, list[np.ndarray]] = {}
-    for begin, end in split.segments.tolist():
-        whole, rest = divmod(max(end - begin - 1, 0), context_length)
-        begins.setdefault(context_length, []).append(begin + context_length * np.arange(whole))
-        if rest:
-            begins.setdefault(rest, []).append(np.array([begin + context_length * whole]))
-    return [(length, np.concatenate(begins[length])) for length in sorted(begins, reverse=True)]
 
 
 def count_windows(split: Split, context_length: int | Reading) -> np.ndarray:

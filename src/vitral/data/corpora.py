@@ -3,6 +3,7 @@
 import os
 import re
 import sysconfig
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,8 +20,10 @@ from vitral.core.errors import UsageError, printable, reason
 from vitral.core.files import sha256
 from vitral.core.language import N_, _
 from vitral.data.alphabet import some_of
+from vitral.data.answers import KNOWN_KEYS, TABLES, Records, kind_of
 from vitral.data.config import TASK, CorpusConfig
-from vitral.data.long_texts import Text, joined_text, pieces
+from vitral.data.formats import SUFFIXES, parsed_line
+from vitral.data.long_texts import PIECE, Text, joined_text, pieces
 from vitral.data.shards import Shards, are_shards
 from vitral.data.sources import SOURCES, cache_folder, fetch
 from vitral.data.split import Blocks, Work
@@ -40,6 +43,8 @@ COLLECTIONS = {"machado": ("dom-casmurro", "bras-cubas")}
 _NAME = re.compile(r"\w[\w .-]*")
 _NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}
 _NAMED_AT_MOST = 3
+_FIRST_LINES = 8
+"""Lines of a file in which its first line that is not empty is looked for."""
 _Count = Annotated[int, Field(gt=0, lt=1 << 62)]
 _SURELY_TEXT = {".txt", ".md"}
 """Suffixes of files of a folder that must be text, and are not skipped if they are none."""
@@ -86,7 +91,7 @@ class Corpus:
         path: absolute path of the file or folder it was read from; None for a bundled text and for several texts.
         files: of several texts, each.
         shards: the tokens that another program made of the text.
-        records: of records and the sequences of a task, each.
+        records: of records and the sequences of a task, each; a question again as often as it was drawn.
     """
 
     name: str
@@ -98,6 +103,12 @@ class Corpus:
     files: tuple[Work, ...] = ()
     shards: Shards | None = None
     records: Blocks | None = None
+
+    @staticmethod
+    def of(name: str, document: Document, **told: Any) -> "Corpus":
+        """A document as a corpus."""
+        records = _spans(map(len, document.records))
+        return Corpus(name, document.text, document.num_bytes, document.sha256, records=records, **told)
 
     @property
     def record(self) -> TextRecord:
@@ -179,6 +190,46 @@ def _find(config: CorpusConfig, cache: Path | None, may_download: bool) -> Corpu
     raise UsageError("corpus {name!r}: no such name, file or folder; {hint}", name=config.source, hint=hint)
 
 
+def records_in(source: str) -> Records | None:
+    """The kind of the records in JSON lines or a table, or in a folder of such files alone; None of any other text.
+
+    Args:
+        source: a file or a folder, recognised by the first line of each file.
+
+    Raises:
+        UsageError: a file has lines of JSON, or columns, and nothing says how they are read.
+    """
+    path = Path(source)
+    if not path.is_dir():
+        return _kind_in(path)
+    kinds = set[Records | None]()
+    with suppress(UsageError):
+        kinds.update(map(_kind_in, user_files(path)[0]))
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _kind_in(path: Path) -> Records | None:
+    is_table = path.suffix.lower() in TABLES
+    if not (is_table or path.suffix.lower() in SUFFIXES) or not path.is_file():
+        return None
+    with opened(path) as file:
+        lines = (file.readline(PIECE).decode("utf-8-sig", "replace") for _line in range(_FIRST_LINES))
+        line = next(filter(str.strip, lines), "")
+    keys = line.rstrip("\r\n").split("\t") if is_table else list(parsed_line(line, str(path)))
+    kind = kind_of(keys)
+    if kind is None and (len(keys) > 1 or not is_table):
+        how = N_("rename them, read one of them as a text by --field NAME")
+        raise UsageError(
+            "{path}: its first line has the keys {keys}; {known}: {how}, or let the name of the file end in .txt to "
+            "train on its lines as they are",
+            path=path,
+            keys=_some(map(repr, keys)),
+            known=_(KNOWN_KEYS),
+            how=_(N_("name the columns so in a first line") if is_table else how),
+        )
+    return kind
+
+
 def refuse_task_name(name: str) -> None:
     """Refuse the word "task", or the name of one, where the name of a text is expected.
 
@@ -228,39 +279,48 @@ def _from_file(name: str, path: Path, config: CorpusConfig, *, noted: bool = Fal
     if config.glob is not None:
         raise UsageError("{name}: is one text, and --glob chooses among the files of a folder; leave it out", name=name)
     with opened(path) as file:
-        document = read_file(file, path, config)
+        (document,) = _without_equal([read_file(file, path, config)])
     notes = [
         *([N_("Read from {path}.").format(path=printable(str(path)))] if noted else []),
         *reading_notes([document]),
     ]
-    return Corpus(
-        name=printable(name),
-        text=document.text,
-        num_bytes=document.num_bytes,
-        sha256=document.sha256,
-        notes=tuple(notes),
-        path=os.path.abspath(path),
-        records=_spans(document.records),
-    )
+    return Corpus.of(printable(name), document, notes=tuple(notes), path=os.path.abspath(path))
 
 
-def _spans(lengths: Sequence[int]) -> Blocks | None:
+def _without_equal(documents: Sequence[Document]) -> list[Document]:
+    """The documents without records that equal an earlier one: one of two would teach the answer of the other."""
+    known, found = set[str](), list[Document]()
+    for one in documents:
+        new = [record for record in dict.fromkeys(one.records) if record not in known]
+        known.update(new)
+        changes = one.changes + Counter(equal=len(one.records) - len(new))
+        found.append(replace(one, text="".join(new), records=tuple(new), changes=changes) if one.records else one)
+    return found
+
+
+def _spans(lengths: Iterable[int]) -> Blocks | None:
     """Records of these lengths, one after the other; None if there are none."""
-    ends = np.cumsum(lengths, dtype=np.int64)
-    return Blocks(np.stack([ends - lengths, ends], axis=1), apart=True) if len(ends) else None
+    sizes = np.fromiter(lengths, np.int64)
+    ends = sizes.cumsum()
+    return Blocks(np.stack([ends - sizes, ends], axis=1), apart=True) if len(ends) else None
 
 
 def _generated(task: Task) -> Corpus:
     """The sequences of a task, drawn again."""
-    texts = task_texts(task)
-    text = "".join(texts)
+    drawn = texts = task_texts(task)
     note = N_("{sequences:,} sequences of {span:,} symbols, drawn by seed {seed}.")
     if isinstance(task, Questions):
-        note = N_("{sequences:,} different questions with their answers, drawn by seed {seed}.")
+        texts = list(dict.fromkeys(drawn))
+        note = N_(
+            "{sequences:,} different questions with their answers, drawn by seed {seed}; the training split has each "
+            "as often as it was drawn."
+        )
     note = note.format(sequences=task.sequences, span=task.span, seed=task.seed)
-    return Corpus(
-        TASK, text, len(text), sha256(text.encode("ascii")), (note,), records=_spans([len(one) for one in texts])
-    )
+    text, records = "".join(texts), _spans(map(len, texts))
+    if records is not None and len(drawn) > len(texts):
+        places = {one: place for place, one in enumerate(texts)}
+        records = records.chosen(np.sort([places[one] for one in drawn]))
+    return Corpus(f"{TASK}:{task.name}", text, len(text), sha256(text.encode("ascii")), (note,), records=records)
 
 
 def _from_folder(path: Path, config: CorpusConfig) -> Corpus:
@@ -282,7 +342,7 @@ def _from_folder(path: Path, config: CorpusConfig) -> Corpus:
 def _joined(name: str, texts: Sequence[Corpus], config: CorpusConfig) -> Corpus:
     """Several texts as one corpus."""
     listing = "".join(f"{corpus.sha256}  {corpus.name}\n" for corpus in texts)
-    separator = config.separator if config.records is None else ""
+    separator = _separator(config)
     begins = accumulate((len(corpus.text) + len(separator) for corpus in texts[:-1]), initial=0)
     return Corpus(
         name=name,
@@ -298,6 +358,10 @@ def _joined(name: str, texts: Sequence[Corpus], config: CorpusConfig) -> Corpus:
     )
 
 
+def _separator(config: CorpusConfig) -> str:
+    return config.separator if config.records is None else ""
+
+
 def _of_files(name: str, root: Path, config: CorpusConfig, files: Sequence[Path], own: Sequence[Path]) -> Corpus:
     if config.glob is not None and not files:
         raise UsageError(
@@ -306,9 +370,10 @@ def _of_files(name: str, root: Path, config: CorpusConfig, files: Sequence[Path]
             patterns=_(" or ").join(map(repr, config.glob)),
         )
     encoding = config.encoding or "UTF-8"
-    total = sum(path.stat().st_size for path in files if path.is_file())
-    found = {path.relative_to(root).as_posix(): _document(path, config, on_disk=total > LONG) for path in files}
-    documents = {relative: one for relative, one in found.items() if isinstance(one, Document)}
+    on_disk = config.records is None and sum(path.stat().st_size for path in files if path.is_file()) > LONG
+    found = {path.relative_to(root).as_posix(): _document(path, config, on_disk=on_disk) for path in files}
+    read = {relative: one for relative, one in found.items() if isinstance(one, Document)}
+    documents = dict(zip(read, _without_equal([*read.values()]), strict=True))
     skipped = {relative: why for relative, why in found.items() if isinstance(why, str)}
     if not documents:
         why = next((f"; {why}" for why in skipped.values() if why), "")
@@ -320,7 +385,7 @@ def _of_files(name: str, root: Path, config: CorpusConfig, files: Sequence[Path]
             why=why,
         )
     sentence = N_("{files:,} files were joined with {separator!r} between them.")
-    notes: list[str] = [sentence.format(files=len(documents), separator=config.separator)]
+    notes: list[str] = [sentence.format(files=len(documents), separator=_separator(config))]
     if skipped:
         left_out = N_("{files:,} files were skipped, empty or not {encoding} text: {names}.")
         notes.append(left_out.format(files=len(skipped), encoding=encoding, names=_some(skipped)))
@@ -329,12 +394,9 @@ def _of_files(name: str, root: Path, config: CorpusConfig, files: Sequence[Path]
         names = _some(str(folder.relative_to(root)) for folder in own)
         notes.append(left_out.format(number=len(own), names=names))
     notes += reading_notes([*documents.values()])
-    each = [
-        Corpus(relative, one.text, one.num_bytes, one.sha256, records=_spans(one.records))
-        for relative, one in documents.items()
-    ]
-    joint = _joined(printable(name), each, config)
-    return replace(joint, notes=tuple(notes))
+    return replace(
+        _joined(printable(name), [Corpus.of(*each) for each in documents.items()], config), notes=tuple(notes)
+    )
 
 
 def _some(names: Iterable[str]) -> str:

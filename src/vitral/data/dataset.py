@@ -146,7 +146,7 @@ class Dataset:
         trained_on: how the training split differs from the text's own, as plain data; empty if it does not.
         blocks: split -> its blocks in the text, before the configuration takes a part of the training split.
         works: where splits are by works, split -> titles of its works.
-        remarks: the notes on new, replaced and special tokens, which training says too.
+        remarks: what training says of it besides its notes.
         problems: see `CorpusReport.loss_problems`; found by training.
         cut: the method of the split, and the characters of a block.
     """
@@ -242,7 +242,7 @@ def prepare(
         return _of_shards(config, corpus, corpus.shards, tokenizer, folder)
     sources = (config.model_copy(update={"source": name}) for name in config.also or ())
     others = [load_corpus(source, cache=folder) for source in sources]
-    remarks: list[str] = []
+    notes = list[str]()
     if tokenizer is None and config.replacement is not None:
         raise UsageError(
             "corpus.replacement: the tokenizer is made from this text and knows all of it; leave it "
@@ -254,8 +254,8 @@ def prepare(
         tokenizer = grown(
             former, [] if config.replacement is not None else texts, (config.specials or ()) if grow else ()
         )
-        remarks = [*growth_notes(tokenizer, former), *_replacement_notes(config, texts, tokenizer)]
-    return _tokenized(config, corpus, others, tokenizer, folder, remarks=remarks)
+        notes = [*growth_notes(tokenizer, former), *_replacement_notes(config, texts, tokenizer)]
+    return _tokenized(config, corpus, others, tokenizer, folder, notes=notes)
 
 
 def prepare_recorded(
@@ -342,19 +342,19 @@ def _tokenized(
     folder: Path,
     *,
     expected: tuple[str, str] | None = None,
-    remarks: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> Dataset:
     """Split, tokenize and store a text with further ones; refused before that if another dataset is expected."""
     if corpus.shards is not None:
         return _of_shards(config, corpus, corpus.shards, tokenizer, folder)
     text_hash = hash_text(corpus.text)
     made = cut(config, corpus, text_hash, also)
-    notes = [note for one in (corpus, *also) for note in one.notes]
+    told = [note for one in (corpus, *also) for note in one.notes]
     if tokenizer is None:
         texts = [(corpus.text, made.blocks["train"]), *made.others]
         learned_from = list(_to_learn_from(texts)) if isinstance(config.tokenizer, BPEConfig) else []
         tokenizer = build_tokenizer(config, joined_text([text for text, _blocks in texts], ""), learned_from)
-        notes += _shortfall(config, tokenizer)
+        told += _shortfall(config, tokenizer)
     fingerprint = _hash(text_hash, tokenizer.plain(), made.key)
     if expected is not None and fingerprint != expected[0]:
         raise UsageError(
@@ -371,13 +371,12 @@ def _tokenized(
     answers = _answers(config, tokenizer, (corpus, *also))
     splits = {name: replace(split, answers=answers) for name, split in store.splits.items()}
     distinct = ("train", "test") if config.split == "nanogpt" else SPLITS
-    remarks = [*remarks, *_special_notes(tokenizer, [store.splits[split] for split in distinct])]
     if damaged:
-        notes.append(N_("The stored tokens were damaged and have been rebuilt."))
+        told.append(N_("The stored tokens were damaged and have been rebuilt."))
     return Dataset(
         config=config,
         text=corpus.record,
-        notes=(*notes, *remarks),
+        notes=(*told, *notes, *_special_notes(tokenizer, [store.splits[split] for split in distinct])),
         tokenizer=tokenizer,
         splits=splits,
         fingerprint=fingerprint,
@@ -385,7 +384,6 @@ def _tokenized(
         trained_on=made.trained_on,
         blocks=made.splits,
         works=made.works,
-        remarks=tuple(remarks),
         cut=made.method,
     )
 
@@ -400,7 +398,8 @@ def _answers(config: CorpusConfig, tokenizer: Tokenizer, corpora: Sequence[Corpu
         return None
     labels = list[str]()
     if config.records == "labels":
-        labels = labels_in(one.text[begin:end] for one in corpora for begin, end in one.records or ())
+        records = (one.text[begin:end] for one in corpora for begin, end in one.records or ())
+        labels = labels_in(records, config.source)
     encoded_labels = (tuple(tokenizer.encode(label, replacement=config.replacement).tolist()) for label in labels)
     return Answers(tokenizer.declared[ANSWER], tokenizer.declared[END], tuple(encoded_labels))
 

@@ -71,7 +71,8 @@ def _may_be_text(head: bytes) -> bool:
         return False
 
 
-SUFFIXES = {".jsonl", ".ndjson"}
+SUFFIXES = {".jsonl", ".ndjson", ".json"}
+"""Of files whose lines are JSON."""
 
 
 def field_of_lines(lines: Iterable[str], field: str, where: str) -> Iterator[str]:
@@ -120,14 +121,14 @@ def _at(value: Any, field: str) -> Iterator[Any]:
             yield None
 
 
-def text_fields(line: str) -> list[str]:
-    """The keys of a JSON object under which there is a string; empty if it is no object.
+def keys_of(line: str) -> list[str]:
+    """The keys of a JSON object; empty if it is none.
 
-    >>> text_fields('{"id": "7", "text": "one more"}')
+    >>> keys_of('{"id": "7", "text": "one more"}')
     ['id', 'text']
     """
     try:
-        return [key for key, value in parsed_line(line, "").items() if isinstance(value, str)]
+        return list(parsed_line(line, ""))
     except UsageError:
         return []
 

@@ -2,16 +2,18 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from vitral.core.language import N_, NEEDED, Message, in_language
 from vitral.data.alphabet import code_point, label_text, some_of
-from vitral.data.batches import Split, count_windows, no_window
+from vitral.data.batches import Reading, Split, count_windows, no_window, reading_of
 from vitral.data.dataset import Dataset
-from vitral.data.long_texts import Text, character_counts, in_lines, pieces
+from vitral.data.long_texts import Text, in_lines, pieces
 from vitral.data.split import SPLITS, Blocks, in_blocks
+from vitral.data.tokenizers import alphabet_counts, between_special_tokens
 
 RARE = 10
 """A character with fewer occurrences than this counts as rare."""
@@ -50,25 +52,31 @@ class Duplicates:
     example: str
 
 
-def duplicates_across(text: Text, blocks: Mapping[str, Blocks], length: int = 60) -> Duplicates:
-    """The windows of the test split that the training split has too; windows begin at a word, within a block.
+def duplicates_across(
+    text: Text, blocks: Mapping[str, Blocks], length: int = 60, specials: Sequence[str] = ()
+) -> Duplicates:
+    """The windows of the test split that the training split has too.
+
+    Windows begin at a word, and lie within a block and between special tokens.
 
     Args:
         text: the whole text.
         blocks: split -> its blocks, from `split_corpus`.
         length: characters of a window.
+        specials: special tokens.
     """
     stride = -(-blocks["test"].num_characters // _MOST_COMPARED)
-    test = list(_windows(text, blocks["test"].chosen(slice(None, None, stride)), length))
-    twice = {*test}.intersection(_windows(text, blocks["train"], length))
+    test = list(_windows(text, blocks["test"].chosen(slice(None, None, stride)), length, specials))
+    twice = {*test}.intersection(_windows(text, blocks["train"], length, specials))
     found = [window for window in test if window in twice]
     return Duplicates(length, len(found) / max(1, len(test)), found[0] if found else "")
 
 
-def _windows(text: Text, blocks: Blocks, length: int) -> Iterator[str]:
+def _windows(text: Text, blocks: Blocks, length: int, specials: Sequence[str]) -> Iterator[str]:
     from_a_word = re.compile(rf"\b(?=(\w.{{{length - 1}}}))", re.DOTALL)
     for begin, end in in_blocks(blocks.runs()):
-        yield from from_a_word.findall(text[begin:end])
+        for part in between_special_tokens([text[begin:end]], specials):
+            yield from from_a_word.findall(part)
 
 
 @dataclass(frozen=True)
@@ -151,21 +159,23 @@ class CorpusReport:
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
 
-def corpus_report(dataset: Dataset, text: Text, *, context_length: int, batch_size: int) -> CorpusReport:
+def corpus_report(dataset: Dataset, text: Text, *, context_length: int | Reading, batch_size: int) -> CorpusReport:
     """Compute the report of a text.
 
     Args:
         dataset: the prepared text.
         text: the text itself, `Corpus.text`.
-        context_length: inputs per training window.
+        context_length: inputs per training window; or how a model reads records.
         batch_size: windows per training batch.
     """
-    blocks, train = dataset.blocks, dataset.splits["train"]
-    counts = character_counts([text])
+    blocks, train, reading = dataset.blocks, dataset.splits["train"], reading_of(context_length)
+    specials = [*dataset.tokenizer.declared]
+    counts = alphabet_counts([text], specials)
     validation, test = blocks["validation"], blocks["test"]
     spans = (span for held_out in ([test] if test is validation else [validation, test]) for span in held_out)
-    held_out = character_counts(text[begin:end] for begin, end in spans)
+    held_out = alphabet_counts((text[begin:end] for begin, end in spans), specials)
     alphabet = _those(counts)
+    windows = len(train.segments) if train.answers else train.tokens.size / reading.context_length
     report = CorpusReport(
         name=dataset.name,
         num_bytes=dataset.text.bytes,
@@ -179,15 +189,14 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: int, batch_si
         alphabet=alphabet,
         rare=tuple(sorted((entry for entry in alphabet if entry.count < RARE), key=lambda entry: entry.count)),
         unlearnable=_those(counts, lambda character: held_out.get(character) == counts[character]),
-        lines=_lines(text, counts),
-        duplicates=duplicates_across(text, blocks),
-        num_windows=int(count_windows(train, context_length).sum()),
-        batches_per_pass=(len(train.segments) if train.answers else train.tokens.size / context_length) / batch_size,
+        lines=_lines(text),
+        duplicates=duplicates_across(text, blocks, specials=specials),
+        num_windows=int(count_windows(train, reading).sum()),
+        batches_per_pass=windows / batch_size,
         problems=(),
     )
-    shape = {"context_length": context_length, "batch_size": batch_size}
     problems = [
-        *_size_problems(report, train, **shape),
+        *_size_problems(report, train, reading, batch_size),
         *_character_problems(report, counts),
         *_accent_problems(text, counts),
     ]
@@ -204,14 +213,15 @@ def _special_notes(dataset: Dataset, text: Text) -> list[str]:
     return [sentence.format(options=given)] if given else []
 
 
-def _lines(text: Text, counts: Mapping[str, int]) -> LineStatistics:
-    num_crlf = longest = last = 0
+def _lines(text: Text) -> LineStatistics:
+    longest, last, counts = 0, 0, Counter[str]()
     for piece in pieces(text):
-        num_crlf += piece.count("\r\n")
+        counts.update({ending: piece.count(ending) for ending in ("\n", "\r", "\r\n")})
         lengths = [len(line) for line in in_lines(piece).split("\n")]
         lengths[0] += last
         longest, last = max(longest, max(lengths)), lengths[-1]
-    endings = {"\\n": counts.get("\n", 0) - num_crlf, "\\r\\n": num_crlf, "\\r": counts.get("\r", 0) - num_crlf}
+    both = counts["\r\n"]
+    endings = {"\\n": counts["\n"] - both, "\\r\\n": both, "\\r": counts["\r"] - both}
     return LineStatistics(sum(endings.values()) + (last > 0), longest, endings)
 
 
@@ -234,16 +244,24 @@ def _named(entries: tuple[CharacterCount, ...]) -> str:
     return some_of([f"“{entry.label}” {entry.code_point}: {entry.count}" for entry in entries], _NAMED_AT_MOST)
 
 
-def _size_problems(report: CorpusReport, train: Split, *, context_length: int, batch_size: int) -> Iterator[Message]:
+def _size_problems(report: CorpusReport, train: Split, reading: Reading, batch_size: int) -> Iterator[Message]:
     if not report.num_windows:
         with in_language("en"):  # it is stored
-            yield N_("There is nothing to train on: {reason}.").format(reason=no_window(train, context_length))
+            yield N_("There is nothing to train on: {reason}.").format(reason=no_window(train, reading))
     if report.batches_per_pass < _FEW_BATCHES:
-        yield N_(
+        sentence = N_(
             "One pass over the training split takes only {batches:.1f} batches of {batch_size} windows of "
             "{context_length} tokens. The model will see every line many times and memorize it: use a longer "
             "text, a smaller model or fewer steps, and watch the validation loss."
-        ).format(batches=report.batches_per_pass, batch_size=batch_size, context_length=context_length)
+        )
+        if train.answers is not None:
+            sentence = N_(
+                "One pass over the training split takes only {batches:.1f} batches of {batch_size} records. The model "
+                "will see each many times and memorize it: use more records, a smaller model or fewer steps, and watch "
+                "the validation loss."
+            )
+        told = {"batches": report.batches_per_pass, "batch_size": batch_size, "context_length": reading.context_length}
+        yield sentence.format(**told)
     if report.tokens["test"] < _FEW_TEST_TOKENS:
         yield N_(
             "The test split has only {number:,} tokens, so its loss is uncertain by several hundredths of a nat: "

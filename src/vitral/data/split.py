@@ -55,6 +55,11 @@ class Blocks:
         return Blocks(self.spans[places], self.apart)
 
     @property
+    def distinct(self) -> "Blocks":
+        """Each block once."""
+        return self.chosen(np.unique(self.spans[:, 0], return_index=True)[1])
+
+    @property
     def is_first(self) -> Bool[np.ndarray, " blocks"]:
         """For each block, whether one of `runs` begins with it.
 

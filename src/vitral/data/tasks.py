@@ -6,11 +6,12 @@ drawn as the blocks of a text are. No window crosses the border of a sequence.
 
 Some tasks make sequences of equal length, whose every symbol is predicted: a model whose context_length is that length
 less one reads each from its beginning, and one with a shorter context reads parts. The others are pairs of a question
-and its only right answer (`vitral.data.answers`), all different; the lowest loss of an answer is 0.
+and its only right answer (`vitral.data.answers`); the lowest loss of an answer is 0. A question is in one split only.
+The training split has it as often as it was drawn, so that the few short ones are not rare; the others have it once.
 """
 
 from collections.abc import Iterator
-from itertools import count, islice
+from itertools import count
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -42,7 +43,7 @@ class _Task(Config):
     """What every task has.
 
     Attributes:
-        sequences: number of sequences in the text.
+        sequences: number of sequences in the text; of questions, of different ones.
         seed: of the sequences. It is not the run's, so that all runs are tested on the same sequences; which of them a
             run is trained on, and when, depends on the run's seed.
     """
@@ -50,8 +51,14 @@ class _Task(Config):
     sequences: Annotated[int, Field(ge=100, le=10**7)] = 20_000
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
+    in_order: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Settings of which the first is at most the second."""
+
     @model_validator(mode="after")
-    def _text_is_not_too_long(self: Any) -> Any:
+    def _fits(self: Any) -> Any:
+        for small, large in self.in_order:
+            if getattr(self, small) > getattr(self, large):
+                raise ValueError(_("{small} must be at most {large}", small=small, large=large))
         if self.sequences * self.span > MOST_CHARACTERS:
             text = _("{sequences:,} sequences of {span:,} symbols", sequences=self.sequences, span=self.span)
             raise ValueError(_("{text} are more than {most:,} characters", text=text, most=MOST_CHARACTERS))
@@ -160,6 +167,8 @@ class KeyValueRecall(_Task):
         fillers: different filler symbols; with 1 the filler is always the same symbol.
     """
 
+    in_order = (("queries", "pairs"), ("pairs", "keys"), ("shortest", "longest"))
+
     name: Literal["recall"] = "recall"
     pairs: Annotated[int, Field(ge=1, le=len(LETTERS))] = 4
     queries: Annotated[int, Field(ge=1, le=len(LETTERS))] = 2
@@ -168,14 +177,6 @@ class KeyValueRecall(_Task):
     shortest: Gap = 0
     longest: Gap = 52
     fillers: Annotated[int, Field(ge=1, le=len(FILLERS))] = 1
-
-    @model_validator(mode="after")
-    def _keys_suffice(self) -> "KeyValueRecall":
-        if not self.queries <= self.pairs <= self.keys:
-            raise ValueError(_("queries must be at most pairs, and pairs at most keys"))
-        if self.shortest > self.longest:
-            raise ValueError(_("shortest must be at most longest"))
-        return self
 
     @property
     def alphabet(self) -> str:
@@ -217,19 +218,15 @@ class StringQuestions(_Task):
             the order of the alphabet.
         symbols: number of letters; each letter of a string is any of them, equally likely.
         shortest: least length of a string.
-        length: largest length; every length in between is equally likely, as far as there are different strings.
+        length: largest length; every length in between is equally likely.
     """
+
+    in_order = (("shortest", "length"),)
 
     name: Literal["copy", "reverse", "sort"]
     symbols: Symbols = 26
     shortest: Annotated[int, Field(ge=1)] = 1
     length: Length = 20
-
-    @model_validator(mode="after")
-    def _lengths_are_in_order(self) -> "StringQuestions":
-        if self.shortest > self.length:
-            raise ValueError(_("shortest must be at most length"))
-        return self
 
     @property
     def span(self) -> int:
@@ -253,15 +250,11 @@ class Sums(_Task):
         digits: of a number at most; every number of digits is equally likely for each of the two.
     """
 
+    in_order = (("shortest", "digits"),)
+
     name: Literal["add"] = "add"
     shortest: Annotated[int, Field(ge=1)] = 1
     digits: Annotated[int, Field(ge=1, le=15)] = 3
-
-    @model_validator(mode="after")
-    def _lengths_are_in_order(self) -> Any:
-        if self.shortest > self.digits:
-            raise ValueError(_("shortest must be at most digits"))
-        return self
 
     @property
     def span(self) -> int:
@@ -324,13 +317,13 @@ TASKS = ("repeats", "markov", "recall", *QUESTIONS)
 
 
 def task_texts(task: Task) -> list[str]:
-    """The sequences of a task.
+    """The sequences of a task; questions again whenever they were drawn again.
 
     Raises:
         UsageError: there are not so many different questions.
     """
     if isinstance(task, Questions):
-        return _different(task)
+        return _drawn(task)
     codes = np.frombuffer(task.alphabet.encode("ascii"), dtype=np.uint8)
     rows = list[bytes]()
     for begin in range(0, task.sequences, GROUP):
@@ -339,19 +332,21 @@ def task_texts(task: Task) -> list[str]:
     return [row.decode("ascii") for row in rows]
 
 
-def _different(task: Questions) -> list[str]:
-    """So many different pairs, in the order in which they are drawn."""
-    found, groups, new = dict[str, str](), count(), GROUP
-    while len(found) < task.sequences:
-        if new < GROUP // 100:
+def _drawn(task: Questions) -> list[str]:
+    """Pairs as they are drawn, until there are so many different ones."""
+    found, known, groups = list[str](), set[str](), count()
+    while True:
+        before = len(known)
+        for each in task.draw(numpy_stream(task.seed, "task", next(groups)), GROUP):
+            found.append(pair(*each))
+            known.add(found[-1])
+            if len(known) == task.sequences:
+                return found
+        if len(known) - before < GROUP // 100:
             raise UsageError(
                 "corpus.task: {name} has hardly more than {number:,} different questions, not {wanted:,}; set fewer "
                 "sequences, or longer questions",
                 name=task.name,
-                number=len(found),
+                number=len(known),
                 wanted=task.sequences,
             )
-        before = len(found)
-        found |= task.draw(numpy_stream(task.seed, "task", next(groups)), GROUP)
-        new = len(found) - before
-    return [pair(*each) for each in islice(found.items(), task.sequences)]

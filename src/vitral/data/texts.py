@@ -25,9 +25,9 @@ from typing import BinaryIO
 from vitral.core.errors import UsageError
 from vitral.core.files import open_regular, readable, sha256
 from vitral.core.language import N_, _
-from vitral.data.answers import KIND_NAMES, TABLES, kind_of, records_of
+from vitral.data.answers import KNOWN_KEYS, records_of
 from vitral.data.config import CorpusConfig
-from vitral.data.formats import SAMPLE, SUFFIXES, field_of_lines, foreign_format, guess, text_fields, unmarked_utf
+from vitral.data.formats import SAMPLE, SUFFIXES, field_of_lines, foreign_format, guess, keys_of, unmarked_utf
 from vitral.data.long_texts import PIECE, LongText, Part, Text, in_lines
 
 LONG = 1 << 28
@@ -55,12 +55,12 @@ class Document:
         num_bytes: size of the file in bytes.
         sha256: SHA-256 of these bytes, in hexadecimal.
         encoding: the encoding, if it is not UTF-8.
-        fields: of JSON lines read as they are, fields that could be read instead.
+        fields: of JSON lines read as they are, the keys of the first one.
         changes: numbers of what was changed: byte order marks dropped ("marks"), `\r\n` ("crlf") and lone `\r` ("cr")
-            changed to `\n`, characters of Project Gutenberg's licence stripped ("licence"), texts of a field of JSON
-            lines ("texts"), those of them that were left out as empty ("empty"), and records left out as equal to an
-            earlier one ("equal").
-        records: of records, the number of characters of each.
+            changed to `\n`, and both ("returns"), characters of Project Gutenberg's licence stripped ("licence"),
+            texts of a field of JSON lines ("texts"), those of them that were left out as empty ("empty"), records
+            ("records"), and those left out as equal to an earlier one ("equal").
+        records: the text of each record.
     """
 
     text: Text
@@ -69,7 +69,7 @@ class Document:
     encoding: str | None = None
     fields: tuple[str, ...] = ()
     changes: Counter[str] = field(default_factory=Counter[str])
-    records: tuple[int, ...] = ()
+    records: tuple[str, ...] = ()
 
 
 def read_file(file: BinaryIO, path: Path, config: CorpusConfig = _DEFAULT, *, on_disk: bool = False) -> Document:
@@ -160,8 +160,8 @@ def decode_document(raw: bytes, where: str, config: CorpusConfig = _DEFAULT) -> 
 
 def _read(
     raw: bytes, where: str, config: CorpusConfig, begin: int = 0, line: int = 1, *, is_piece: bool = False
-) -> tuple[str, Counter[str], tuple[int, ...]]:
-    """The text of bytes that begin at a byte and a line of a file, what was changed, and the lengths of records.
+) -> tuple[str, Counter[str], tuple[str, ...]]:
+    """The text of bytes that begin at a byte and a line of a file, what was changed, and the records.
 
     A piece keeps its licence.
     """
@@ -175,15 +175,14 @@ def _read(
         changes.update(texts=len(texts), empty=texts.count(""))
     if config.records is not None:
         suffix = Path(where).suffix.lower()
-        every = list(records_of(texts[0].split("\n"), config.records, where, suffix))
-        texts = list(dict.fromkeys(every))  # of equal records one would teach the answer of another
-        changes.update({config.records: len(every), "equal": len(every) - len(texts)})
+        texts = list(records_of(texts[0].split("\n"), config.records, where, suffix))
+        changes["records"] = len(texts)
     if config.newlines == "lf":
         crlf, returns = (sum(one.count(ending) for one in texts) for ending in ("\r\n", "\r"))
-        changes.update(crlf=crlf, cr=returns - crlf)
+        changes.update(returns=returns, crlf=crlf, cr=returns - crlf)
         texts = list(map(in_lines, texts))
     if config.records is not None:
-        return "".join(texts), changes, tuple(map(len, texts))
+        return "".join(texts), changes, tuple(texts)
     body = config.separator.join(filter(None, texts))
     if config.field is None and not is_piece:
         changes["licence"] = len(body)
@@ -194,7 +193,7 @@ def _read(
 
 def _fields(where: str, config: CorpusConfig, text: str) -> tuple[str, ...]:
     is_read = config.field is not None or config.records is not None or Path(where).suffix.lower() not in SUFFIXES
-    return () if is_read else tuple(text_fields(text[:PIECE].partition("\n")[0]))
+    return () if is_read else tuple(keys_of(text[:PIECE].partition("\n")[0]))
 
 
 def _refuse_other_formats(head: bytes, where: str, encoding: str | None) -> None:
@@ -255,39 +254,24 @@ def reading_notes(documents: Sequence[Document]) -> Iterator[str]:
     fields = next((document.fields for document in documents if document.fields), ())
     for encoding in dict.fromkeys(document.encoding for document in documents if document.encoding):
         yield N_("Decoded as {encoding}.").format(encoding=encoding)
-    if changes["texts"]:
-        yield N_("Texts read from JSON lines: {number:,}; left out as empty: {empty:,}.").format(
-            number=changes["texts"], empty=changes["empty"]
-        )
-    for kind in (kind for kind in KIND_NAMES if changes[kind]):
-        yield N_("Records read, {kind}: {number:,}; left out as equal to an earlier one: {equal:,}.").format(
-            kind=KIND_NAMES[kind], number=changes[kind], equal=changes["equal"]
-        )
     if fields:
         yield N_(
-            "JSON lines are read as they are; --field NAME reads one field of each line as a text ({names})."
-        ).format(names=", ".join(map(repr, fields)))
-    if changes["marks"]:
-        yield N_("Byte order marks dropped at the beginning of files: {files:,}.").format(files=changes["marks"])
-    if changes["crlf"] or changes["cr"]:
-        yield N_("Newlines were changed to \\n: {both:,} \\r\\n and {lone:,} lone \\r.").format(
-            both=changes["crlf"], lone=changes["cr"]
-        )
-    if changes["licence"]:
-        yield N_("Project Gutenberg's licence was stripped ({number:,} characters).").format(number=changes["licence"])
+            "JSON lines are read as they are, with the keys {names}: --field NAME reads one of them as a text; {known}."
+        ).format(names=", ".join(map(repr, fields)), known=KNOWN_KEYS)
+    for change, sentence in _NOTES.items():
+        if changes[change]:
+            yield sentence.format(**{name: changes[name] for name in _CHANGES})
 
 
-def records_in(path: Path) -> str | None:
-    """The kind of the records in a file of JSON lines or a table, by its name and its first line; None if it has none.
-
-    Raises:
-        UsageError: the file cannot be read.
-    """
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES | TABLES or not path.is_file():
-        return None
-    with opened(path) as file:
-        return kind_of(file.readline(PIECE).decode("utf-8-sig", "replace"), suffix)
+_CHANGES = ("texts", "empty", "records", "equal", "marks", "returns", "crlf", "cr", "licence")
+_NOTES = {
+    "texts": N_("Texts read from JSON lines: {texts:,}; left out as empty: {empty:,}."),
+    "equal": N_("Records read: {records:,}; left out as equal to an earlier one: {equal:,}."),
+    "marks": N_("Byte order marks dropped at the beginning of files: {marks:,}."),
+    "returns": N_("Newlines were changed to \\n: {crlf:,} \\r\\n and {cr:,} lone \\r."),
+    "licence": N_("Project Gutenberg's licence was stripped ({licence:,} characters)."),
+}
+"""What is said of each kind of change."""
 
 
 _BEFORE = re.compile(r"^\*\*\* START OF TH[^\r\n]*(?:\r\n|\r|\n)", re.MULTILINE)

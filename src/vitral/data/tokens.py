@@ -201,13 +201,13 @@ def encoded(
     dtype, specials = token_dtype(tokenizer.vocab_size), tuple(tokenizer.declared)
 
     def tokens(group: list[_Block]) -> list[Piece]:
-        return [Piece(block.split, block.is_first, alone(block).astype(dtype)) for block in group]
-
-    def alone(block: _Block) -> np.ndarray:
-        try:
-            return tokenizer.encode(block.text, replacement=replacement)
-        except UnseenCharacter as unseen:
-            raise unseen.moved(block.begin) from None
+        made = list[Piece]()
+        for begin, split, is_first, text in group:
+            try:
+                made.append(Piece(split, is_first, tokenizer.encode(text, replacement=replacement).astype(dtype)))
+            except UnseenCharacter as unseen:
+                raise unseen.moved(begin) from None
+        return made
 
     for source, of in ((text, blocks), *((other, {"train": each}) for other, each in others)):
         for pieces in in_order(tokens, _groups(source, of, specials)):

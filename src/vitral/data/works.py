@@ -149,7 +149,8 @@ def split_corpus(
         num_characters: length of the text.
         config: of the text.
         works: of the text.
-        records: of the text, if it has them: one in ten is for test and one in twenty for validation.
+        records: of the text, if it has them: one in ten is for test and one in twenty for validation, and only in
+            training one counts as often as it is there.
 
     Raises:
         UsageError: the text is too short, or the works or records are too few.
@@ -166,13 +167,17 @@ def split_corpus(
             of["train"] = [work for work in works if work != chosen]
         return found, of
     if records is not None:
-        if len(records) < _FEWEST:
+        number = len(records.distinct)
+        if number < _FEWEST:
             raise UsageError(
-                "records in the text: {number}, and each split needs one: give at least {needed}",
-                number=len(records),
+                "{source}: records: {number}, and each split needs one: give at least {needed}",
+                source=config.source,
+                number=number,
                 needed=_FEWEST,
             )
-        return dealt(records, "split", (len(records) + 5) // 10, (len(records) + 10) // 20), {}
+        splits = dealt(records.distinct, "split", (number + 5) // 10, (number + 10) // 20)
+        trained_on = np.isin(records.spans[:, 0], splits["train"].spans[:, 0])
+        return {**splits, "train": records.chosen(trained_on)}, {}
     return split_text(num_characters, config.split), {}
 
 
@@ -300,10 +305,13 @@ def cut(config: CorpusConfig, corpus: Corpus, text_hash: str, also: Sequence[Cor
     elif config.task is not None:
         method = {"method": "sequences", "block": config.task.span}
     key = [*method.values(), SPLIT_SEED]
-    key += [asked] if asked else []
-    key += [{"replacement": config.replacement}] if config.replacement is not None else []
-    key += [[[work.begin, work.end] for work in works]] if works else []
-    key += [by_split["test"][0].begin] if config.split == "one-work" else []
+    further = {
+        "asked": asked or None,
+        "replaced": config.replacement and {"replacement": config.replacement},
+        "works": [[work.begin, work.end] for work in works] or None,
+        "one": by_split["test"][0].begin if config.split == "one-work" else None,
+    }
+    key += [each for each in further.values() if each is not None]
     if config.records is not None:  # one text may be cut into records in several ways
         key += [sha256(one.records.spans.tobytes()) for one in (corpus, *also) if one.records is not None]
     return Cut(

@@ -1,6 +1,6 @@
 """Decoding: from logits to text, by filters, greedy or sampled choice, streaming, and beam search."""
 
-from vitral.decoding.answers import asking
+from vitral.decoding.answers import answered, asking
 from vitral.decoding.beam import beam_search
 from vitral.decoding.generation import GenerateOptions, Sample, generate, stream
 from vitral.decoding.reader import Reader, Way, way_of
@@ -25,6 +25,7 @@ __all__ = [
     "Sample",
     "Sampling",
     "Way",
+    "answered",
     "apply_temperature",
     "asking",
     "beam_search",

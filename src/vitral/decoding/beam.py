@@ -10,7 +10,15 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
-from vitral.decoding.generation import DEFAULTS, GenerateOptions, Sample, drafts_of, never_chosen, reader_of
+from vitral.decoding.generation import (
+    DEFAULTS,
+    GenerateOptions,
+    Sample,
+    drafts_of,
+    most_of,
+    never_chosen,
+    reader_of,
+)
 from vitral.decoding.sampling import distribution
 from vitral.decoding.text import Writer, check_stop
 from vitral.model.transformer import Transformer
@@ -62,7 +70,8 @@ def beam_search(
     check_stop(stop)
     n_best, forbidden = options.num_samples, never_chosen(tokenizer, options.end)
     _check(num_beams, n_best, length_penalty)
-    reader = reader_of(model, drafts_of(model, tokenizer, [prompt], seed=0, stop=stop, options=options)[:1], options)
+    draft, *_ = drafts_of(model, tokenizer, [prompt], seed=0, stop=stop, options=options)
+    reader, max_tokens = reader_of(model, [draft], options), most_of(model, draft, max_tokens, options)
     live, finished = [_Hypothesis((), 0.0, Writer(stop))], []
     for _ in range(max_tokens):
         log_probabilities = distribution(reader.logits(), forbidden=forbidden).log()

@@ -18,7 +18,7 @@ from pydantic import Field
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.data.tokenizers import Tokenizer
-from vitral.decoding.reader import AT_ONCE, UNSEEN, Reader, prompt_ids, rows_of, source_ids
+from vitral.decoding.reader import AT_ONCE, UNSEEN, Prompt, Reader, prompt_ids, rows_of, source_ids
 from vitral.decoding.sampling import Sampling, check_top_k, uniforms
 from vitral.decoding.text import Writer, check_stop
 from vitral.model.transformer import Transformer
@@ -36,7 +36,8 @@ class GenerateOptions(Config):
         crop: whether a prompt longer than the context is cropped to its last tokens instead of refused.
         use_cache: whether to cache keys and values if the mask allows it; the text is the same.
         sources: encoder-decoder only: the source of each prompt.
-        end: id of the token that ends a sample; its text does not contain it.
+        end: id of the token that ends a sample; its text does not contain it. Without it the sample ends where the
+            context is full: an answer was trained within it.
     """
 
     num_samples: Annotated[int, Field(ge=1)] = 1
@@ -72,7 +73,7 @@ class Sample:
 def generate(
     model: Transformer,
     tokenizer: Tokenizer,
-    prompts: Sequence[str],
+    prompts: Sequence[Prompt],
     *,
     max_tokens: int,
     sampling: Sampling,
@@ -89,7 +90,7 @@ def generate(
     Args:
         model: the model; its training mode is restored.
         tokenizer: the model's tokenizer.
-        prompts: texts to continue; an empty one becomes the tokenizer's start token.
+        prompts: texts to continue, or their ids; an empty one becomes the tokenizer's start token.
         max_tokens: maximum number of generated tokens; beyond the context length the window restarts (see `Reader`).
         sampling: the sampling settings. The repetition penalty considers the prompt and all generated tokens.
         seed: seed of the random streams.
@@ -111,15 +112,15 @@ def generate(
 def stream(
     model: Transformer,
     tokenizer: Tokenizer,
-    prompt: str,
+    prompt: Prompt,
     *,
     max_tokens: int,
     sampling: Sampling,
     seed: int = 0,
     stop: Sequence[str] = (),
     options: GenerateOptions = DEFAULTS,
-) -> Generator[str, None, None]:
-    """Stream one sample's text in pieces; joined, they equal the text of `generate`.
+) -> Generator[str, None, Sample]:
+    """Stream one sample's text in pieces; joined, they equal the text of `generate`. The sample is what it returns.
 
     A piece is not empty and contains whole characters; a possible beginning of a stop string is held back. The sample
     has index `options.first_sample`. Invalid values are refused here, before the first piece is requested.
@@ -184,7 +185,7 @@ def _check(model: Transformer, tokenizer: Tokenizer, sampling: Sampling, stop: S
 def drafts_of(
     model: Transformer,
     tokenizer: Tokenizer,
-    prompts: Sequence[str],
+    prompts: Sequence[Prompt],
     *,
     seed: int,
     stop: Sequence[str],
@@ -196,17 +197,18 @@ def drafts_of(
         UsageError: as `generate`.
     """
     drafts: list[Draft] = []
-    used: Counter[tuple[str, str | None]] = Counter()
+    used: Counter[tuple[Prompt, str | None]] = Counter()
     sources = (None,) * len(prompts) if options.sources is None else options.sources
     if len(sources) != len(prompts):
         raise UsageError("sources: {sources} for {prompts} prompts", sources=len(sources), prompts=len(prompts))
     for asked in zip(prompts, sources, strict=True):
         prompt, source = asked
         ids = prompt_ids(tokenizer, prompt, model.config.context_length, crop=options.crop)
+        text = prompt if isinstance(prompt, str) else tokenizer.decode(prompt)
         read = None if source is None else source_ids(tokenizer, source, model.config.source_length)
         for _ in range(options.num_samples):
             random = uniforms(seed, options.first_sample + used[asked])
-            drafts.append(Draft(prompt, ids, read, random, stop))
+            drafts.append(Draft(text, ids, read, random, stop))
             used[asked] += 1
     return drafts
 
@@ -216,6 +218,12 @@ def reader_of(model: Transformer, drafts: Sequence[Draft], options: GenerateOpti
     sources = [draft.source for draft in drafts if draft.source is not None]
     source = rows_of(model, sources) if sources else None
     return Reader(model, rows_of(model, [draft.ids for draft in drafts]), source=source, use_cache=options.use_cache)
+
+
+def most_of(model: Transformer, draft: Draft, max_tokens: int, options: GenerateOptions) -> int:
+    """The tokens that a draft may have: with an end token, as many as the context has room for."""
+    room = model.config.context_length - len(draft.ids) + 1
+    return max_tokens if options.end is None else min(max_tokens, room)
 
 
 def never_chosen(tokenizer: Tokenizer, end: int | None) -> list[int]:
@@ -254,7 +262,7 @@ def _advance(
     reader = reader_of(model, live, options)
     # What a stream waits for, and what may be wasted behind a stop string or the end token, is short.
     work = AT_ONCE if one_by_one or end is not None or any(draft.stop for draft in drafts) else UNSEEN
-    left, forbidden = max_tokens, never_chosen(tokenizer, end)
+    left, forbidden = most_of(model, live[0], max_tokens, options), never_chosen(tokenizer, end)
     while left and live:
         count = reader.ready(left, work)
         numbers = torch.from_numpy(np.stack([draft.uniforms.random(count) for draft in live]))
@@ -274,8 +282,9 @@ def _advance(
     yield
 
 
-def _pieces(turns: Iterator[None], draft: Draft) -> Generator[str, None, None]:
+def _pieces(turns: Iterator[None], draft: Draft) -> Generator[str, None, Sample]:
     """The text that becomes final in each turn."""
     for _ in turns:
         if piece := draft.writer.take():
             yield piece
+    return draft.sample()

@@ -27,6 +27,10 @@ AT_ONCE, UNSEEN = 2**25, 2**31
 waits for a part of the text."""
 
 
+Prompt = str | tuple[int, ...]
+"""A text to continue, or its ids."""
+
+
 def window_start(begin: int, length: int, context_length: int) -> int:
     """Where the window begins after a token was added: a full one restarts with half a context, at least one token.
 
@@ -91,6 +95,7 @@ class Reader:
         self._model, self._begin = model, 0
         self._cache: KVCache | None = None
         together = 0 if model.mask is None else model.mask.joint_prefix()
+        use_cache = use_cache and not model.is_hooked
         self._cacheable_from = together if use_cache else None
         step = native_step(model) if use_cache else None
         self._native = step if isinstance(step, NativeStep) else None
@@ -249,21 +254,22 @@ def source_ids(tokenizer: Tokenizer, source: str, source_length: int | None) -> 
     return ids
 
 
-def prompt_ids(tokenizer: Tokenizer, prompt: str, context_length: int, *, crop: bool = False) -> list[int]:
+def prompt_ids(tokenizer: Tokenizer, prompt: Prompt, context_length: int, *, crop: bool = False) -> list[int]:
     """The token ids of a prompt, or the tokenizer's start token for an empty prompt.
 
     Args:
         tokenizer: the model's tokenizer.
-        prompt: any text, possibly empty.
+        prompt: any text, possibly empty, or its ids.
         context_length: the model's context length.
         crop: whether to use the last context_length tokens of a longer prompt instead of refusing it.
 
     Raises:
         UsageError: a character is unknown to the tokenizer, or the prompt is longer than the context.
     """
-    if not isinstance(prompt, str):
+    if not isinstance(prompt, str | tuple):
         raise UsageError("prompt: expected a text, not {prompt!r}", prompt=prompt)
-    ids = [int(token) for token in tokenizer.encode(prompt)] or [tokenizer.start]
+    ids = [int(token) for token in (tokenizer.encode(prompt) if isinstance(prompt, str) else prompt)]
+    ids = ids or [tokenizer.start]
     if len(ids) > context_length and not crop:
         raise UsageError(
             "prompt: {tokens} tokens, but the context length is {context_length}; shorten it, or use "

@@ -71,28 +71,36 @@ def baseline_name(order: int) -> str:
     return _(_NAMES[order]) if order in _NAMES else _("{order}-gram", order=order)
 
 
-def rank_among_baselines(loss: float, baselines: NgramBaselines) -> str:
-    """The rank of a loss among the n-gram baselines, to follow "the loss is …".
+def rank_among_baselines(loss: float, orders: Mapping[int, float]) -> str:
+    """A loss beside those of the n-gram tables in words, to follow "the loss is …".
 
-    Baselines are sorted by loss, since on a small text a longer n-gram can be worse than a shorter one.
+    Tables are sorted by loss, since on a small text a longer n-gram can be worse than a shorter one.
 
-    >>> rank_among_baselines(2.1, NgramBaselines({1: 3.2, 2: 2.5, 3: 1.9}, 2.4))
-    'between the bigram and the trigram'
+    Args:
+        loss: in nats per token.
+        orders: order -> nats per token.
+
+    >>> rank_among_baselines(2.1, {1: 3.2, 2: 2.5, 3: 1.9})
+    'better than the bigram table (2.500), worse than the trigram table (1.900); lower is better'
 
     Raises:
         UsageError: the loss is NaN.
     """
     if math.isnan(loss):
         raise UsageError("n-gram baselines: the loss is not a number")
-    same = next((order for order, other in baselines.orders.items() if abs(loss - other) < SAME), None)
+    same = next((order for order, other in orders.items() if abs(loss - other) < SAME), None)
     if same is not None:
-        return _("equal to the {ngram} baseline", ngram=baseline_name(same))
-    above, below = neighbours(loss, baselines.orders)
+        return _("equal to the {ngram} table; lower is better", ngram=baseline_name(same))
+    above, below = neighbours(loss, orders)
+    told = N_(
+        "better than the {higher} table ({above:.3f}), worse than the {lower} table ({below:.3f}); lower is better"
+    )
     if below is None:
-        return _("below the {ngram} baseline", ngram=baseline_name(above or 1))
+        told = N_("better than every counting table (best: {higher} {above:.3f}); lower is better")
     if above is None:
-        return _("above the {ngram} baseline", ngram=baseline_name(below))
-    return _("between the {above} and the {below}", above=baseline_name(above), below=baseline_name(below))
+        told = N_("worse than every counting table (weakest: {lower} {below:.3f}); lower is better")
+    losses = {"above": orders.get(above or 0), "below": orders.get(below or 0)}
+    return _(told, higher=baseline_name(above or 0), lower=baseline_name(below or 0), **losses)
 
 
 def neighbours(loss: float, orders: Mapping[int, float]) -> tuple[int | None, int | None]:

@@ -2,8 +2,10 @@
 
 import re
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.data.dataset import Dataset
@@ -80,6 +82,17 @@ def novel_share(sample: str, training_text: str, n: int) -> float:
 
 Span = tuple[int, int]
 """Begin and end of a passage, in characters."""
+
+
+def copied_share(sample: Mapping[str, Any]) -> float | None:
+    """The share of a run's sample that is copied, by the event that tells it; None where that was not measured.
+
+    >>> copied_share({"text": "abcd", "copied": [[1, 4]]})
+    0.75
+    """
+    if "copied" not in sample:
+        return None
+    return sum(end - begin for begin, end in sample["copied"]) / max(1, len(sample["text"]))
 
 
 def copied_spans(sample: str, training_text: str) -> tuple[Span, ...]:

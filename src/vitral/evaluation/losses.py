@@ -16,12 +16,13 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.machine import keep_freed_memory
 from vitral.core.streams import numpy_stream
-from vitral.data.batches import IGNORED, Reading, Split, pair_of, reading_of, window_places, windows
+from vitral.data.batches import IGNORED, Reading, Split, reading_of, window_places, windows
 from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation.masking import Masking
 from vitral.model.config import ModelConfig
 from vitral.model.modes import evaluating
 from vitral.model.transformer import Transformer, first_target
+from vitral.runs.config import RunConfig
 
 LEVEL = 0.95
 """Of intervals."""
@@ -195,7 +196,7 @@ def _scored(
     opened = masking is not None and masking.is_shifted
     with evaluating(model):
         for places in window_places(split, reading, max(1, most // reading.context_length)):
-            inputs, targets = pair_of(split, places, by_label=reading.by_label)
+            inputs, targets = reading.pair(split, places)
             at, where = places[1][:, 1:], (slice(None), slice(first, None))
             if masking is not None:
                 inputs, targets = replace(masking, among=0).asked(inputs, stream)
@@ -230,6 +231,11 @@ def _right_answers(
 def reading_of_config(config: ModelConfig) -> Reading:
     """How much a model reads of a record."""
     return Reading(config.context_length, config.source_length, config.num_labels is not None)
+
+
+def reading_of_run(config: RunConfig) -> Reading:
+    """The same for a run that may not have a model yet: its labels are not counted before its text is read."""
+    return replace(reading_of_config(config.model), by_label=config.training.objective == "label")
 
 
 def predicted(

@@ -71,13 +71,18 @@ class Measures(Shown, Tabular):
     labels: Mapping[str, AnswerScore] = field(default_factory=dict[str, AnswerScore])
 
     @property
+    def is_of_next_tokens(self) -> bool:
+        """Whether the losses are of the tokens that n-gram baselines predict."""
+        return not (self.is_masked_lm or self.labels)
+
+    @property
     def standing(self) -> str:
         """The test loss compared with the n-gram baselines, as a phrase."""
         if self.is_masked_lm:
             return _("on masked positions, with context on both sides: n-gram baselines do not apply")
         if self.labels:
             return _("on whole labels, not on tokens: n-gram baselines do not apply")
-        return rank_among_baselines(self.splits["test"].loss, self.baselines)
+        return rank_among_baselines(self.splits["test"].loss, self.baselines.orders)
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain data."""

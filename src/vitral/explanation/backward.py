@@ -13,6 +13,7 @@ from vitral.core.language import N_
 from vitral.core.taps import Recorder
 from vitral.explanation.examples.claims import part_of
 from vitral.explanation.examples.names import OUTPUT, Names
+from vitral.explanation.examples.schema import CHOICES, ROTATED
 from vitral.explanation.expressions import Call, Constant, references
 from vitral.explanation.expressions.definitions import RULES
 from vitral.explanation.formulas.notation import Apply, Equation, Expression, Name, Number, Words, exact
@@ -20,13 +21,13 @@ from vitral.explanation.narration import Narrator
 from vitral.explanation.phrasebook import Phrases
 from vitral.explanation.readings.gradients import backward
 from vitral.explanation.readings.writing import symbol
-from vitral.explanation.rows import CellNamer, Rotary, Row
-from vitral.explanation.sheet import Index, Sheet, SheetQuantity
+from vitral.explanation.recipe import SheetQuantity
+from vitral.explanation.rows import CellNamer, Row
+from vitral.explanation.sheet import Index, Sheet
 from vitral.explanation.steps import Panel, Step
 from vitral.model import Transformer
 
 ONE, LOG = N_("1 at the chosen cell, 0 elsewhere"), N_("−1/p at the chosen probability, 0 elsewhere")
-OF_WORDS = ("greedy", "beam", "beam_probability")
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def named_cell(text: str, sheet: Sheet, head: int) -> tuple[str, Index]:
     """
     first = sheet.namer.first
     label, places = part_of(text.strip())
-    have = [quantity.name for quantity in sheet.quantities if quantity.name not in OF_WORDS]
+    have = [quantity.name for quantity in sheet.quantities if quantity.name not in CHOICES]
     name = Names(sheet.architecture.stream, have)(label)
     if label == OUTPUT:
         name = next((each for each in ("resid_post", "out", *reversed(have)) if each in have), name)
@@ -174,7 +175,7 @@ class Backward:
         loss = self.loss
         if name == loss.of:
             return GradientRow(None if loss.cell is None else Words(LOG if loss.is_log else ONE), loss)
-        if any(isinstance(each.row, Rotary) and name in each.inputs for each in self.quantities):
+        if name in ROTATED and self.sheet.architecture.frequencies is not None:
             return GradientRow(Apply("rotate", (Name(f"d{name.removesuffix('_pre')}"), Words("−p"))))
         return None
 
@@ -185,7 +186,7 @@ def _kind(use: SheetQuantity, name: str) -> str:
         return "bias"
     if name.endswith("_gain"):
         return "gain"
-    if isinstance(use.row, Rotary):
+    if name in ROTATED and not use.is_free:
         return "rotation"
     if use.name in ("masked", "mlp.hidden"):
         return "mask" if use.name == "masked" else "activation"
@@ -244,7 +245,7 @@ def last_cell(narrator: Narrator) -> tuple[str, Index]:
     Raises:
         UsageError: nothing in the sheet has a gradient.
     """
-    made = [quantity for quantity in narrator.sheet.quantities if quantity.name not in OF_WORDS]
+    made = [quantity for quantity in narrator.sheet.quantities if quantity.name not in CHOICES]
     made = [quantity for quantity in made if quantity.name == "loss"] or [
         quantity for quantity in made if quantity.axes[0] in ("time", "heads")
     ]

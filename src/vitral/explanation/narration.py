@@ -8,12 +8,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from vitral.explanation.examples.schema import CHOICES, ROTATED
 from vitral.explanation.expressions import Call, Tree, compute, expanded
 from vitral.explanation.formulas import decimals, number
 from vitral.explanation.formulas.notation import Words
 from vitral.explanation.phrasebook import Phrases
-from vitral.explanation.rows import Beam, Filtered, Greedy, Rotary
-from vitral.explanation.sheet import Index, Sheet, SheetQuantity
+from vitral.explanation.recipe import SheetQuantity
+from vitral.explanation.rows import Beam, rule_of
+from vitral.explanation.sheet import Index, Sheet
 from vitral.explanation.steps import Arithmetic, Cell, Panel, Step
 
 DIGITS = 3
@@ -116,11 +118,11 @@ class Narrator:
         )
 
     def _title(self, quantity: SheetQuantity) -> str:
-        name, row = quantity.name, quantity.row
+        name, (rule, number) = quantity.name, rule_of(quantity.name)
         if quantity.is_free:
             return self.say("titles.step", name=name)
-        if isinstance(row, Filtered):
-            return self.say(f"titles.{row.rule}", value=self.say.number(f"{row.value:g}"))
+        if rule:
+            return self.say(f"titles.{rule}", value=self.say.number(f"{number:g}"))
         if name in ("resid_mid", "resid_post") and self.sheet.architecture.norm == "post":
             return self.say(f"titles.{name}_post")
         is_alone = name == "out" and "w_o" not in quantity.inputs and self.sheet.num_heads == 1
@@ -197,10 +199,8 @@ class Narrator:
 
     def _words(self, name: str, table: Tensor) -> tuple[tuple[str, ...], ...]:
         """The words that the numbers stand for, if they are choices."""
-        row = self.sheet[name].row if name in self.sheet else None
-        if row is None or not row.chooses:
-            return ()
-        return tuple(tuple(self.sheet.vocabulary[int(place)] for place in row) for row in table.tolist())
+        rows = table.tolist() if name in self.sheet and self.sheet[name].chooses else ()
+        return tuple(tuple(self.sheet.vocabulary[int(place)] for place in row) for row in rows)
 
     def _labels(self, axis: str, count: int) -> tuple[str, ...]:
         if axis in ("time", "source"):
@@ -275,7 +275,7 @@ class Narrator:
         if groups > 1:
             begin = self.heads[0] // groups * groups + self.first
             yield "shared", {"heads": f"{begin}–{begin + groups - 1}"}
-        if isinstance(quantity.row, Rotary):
+        if quantity.inputs[0] in ROTATED:
             yield "rotated", {}
 
     def _scaling(self, tree: Tree) -> Phrase:
@@ -292,23 +292,20 @@ class Narrator:
 
     def _of_others(self, quantity: SheetQuantity, value: Tensor) -> Phrase:
         """The sentences of any other quantity."""
-        name, tree = quantity.name, quantity.tree
-        match quantity.row:
-            case Filtered("temperature", heat):
-                return (
-                    f"temperature_{'zero' if heat == 0 else 'cold' if heat < 1 else 'hot' if heat > 1 else 'one'}",
-                    {},
-                )
-            case Filtered():
-                return "filtered", {"kept": int((value > 0).sum()), "all": len(value)}
-            case Greedy() | Beam() as row:
-                words = " ".join(self._words(name, value[None])[0]) if row.chooses else ""
-                beam = {"beams": row.num_beams, "length": row.length} if isinstance(row, Beam) else {}
-                return name, {"word": words, "words": words, **beam}
-            case _ if isinstance(tree, Call) and tree.function in NORMS:
-                return NORMS[tree.function], {}
-            case _ if name in RESIDUAL:
-                return "residual" if len(quantity.inputs) > 1 else "replaced", {}
+        name, tree, (rule, heat) = quantity.name, quantity.tree, rule_of(quantity.name)
+        if rule == "temperature" and heat is not None:
+            return f"temperature_{'zero' if heat == 0 else 'cold' if heat < 1 else 'hot' if heat > 1 else 'one'}", {}
+        if rule:
+            return "filtered", {"kept": int((value > 0).sum()), "all": len(value)}
+        if name in CHOICES:
+            words = " ".join(*self._words(name, value[None])) if quantity.chooses else ""
+            row = quantity.row
+            beam = {"beams": row.num_beams, "length": row.length} if isinstance(row, Beam) else {}
+            return name, {"word": words, "words": words, **beam}
+        if isinstance(tree, Call) and tree.function in NORMS:
+            return NORMS[tree.function], {}
+        if name in RESIDUAL:
+            return "residual" if len(quantity.inputs) > 1 else "replaced", {}
         return self._of_block(quantity, value)
 
     def _of_block(self, quantity: SheetQuantity, value: Tensor) -> Phrase:

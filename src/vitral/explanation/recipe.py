@@ -5,17 +5,24 @@ whose inputs are known. In worked examples the values are computed; a traced pas
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from vitral.attention.masks import Mask
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
-from vitral.explanation.expressions import Call, Constant, Reference, Tree, mapped, read, references
-from vitral.explanation.rows import Beam, Filtered, Greedy, Rotary, Row, Sinusoids
-from vitral.explanation.sheet import Architecture, SheetQuantity, Values
+from vitral.decoding import Sampling
+from vitral.explanation.examples.schema import WORDS
+from vitral.explanation.expressions import Call, Constant, Reference, Tree, compute, mapped, read, references
+from vitral.explanation.expressions.definitions import SHARES
+from vitral.explanation.expressions.evaluation import Values
+from vitral.explanation.rows import Beam, Row, rotary, rule_of, sinusoids
+from vitral.model.settings import ROTARY, RotaryConfig
 
 RECIPE = """
 T token_embedding = lookup(embedding)                         # rows
@@ -64,44 +71,147 @@ OPTIONAL = ("b_q", "b_k", "b_v", "w_o", "b_o", "b_u", "b_gate", "b_up", "b_down"
 """What a line does without; so do norms without gain and bias."""
 
 
-def _as_it_is(tree: Tree, values: Values) -> tuple[Tree, Row | None]:
-    return tree, None
-
-
 @dataclass(frozen=True)
-class RecipeLine:
-    """One line of a recipe.
+class SheetQuantity:
+    """One named quantity.
 
     Attributes:
-        name: the quantity.
-        axes: names of its axes.
-        tree: the expression, with names of parts as functions.
-        fill: puts the parts in their places, once everything is known; and the words of steps with their own.
+        name: as in `vitral.core.names`, without the block's prefix and "attn.".
+        axes: names of its axes, as ("heads", "time", "source").
+        tree: computes it from other quantities.
+        row: its own words, where the tree does not say them.
+        is_free: whether it is a step of the author's.
+        derivative: of a gradient, the names of the number and of the quantity.
     """
 
     name: str
     axes: tuple[str, ...]
     tree: Tree
-    fill: Callable[[Tree, Values], tuple[Tree, Row | None]] = _as_it_is
+    row: Row | None = None
+    is_free: bool = False
+    derivative: tuple[str, str] | None = None
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """The quantities that it is computed from, in order."""
+        return references(self.tree)
 
     @property
-    def needs(self) -> list[str]:
-        """The quantities without which it cannot be computed."""
-        return [each for each in references(self.tree) if not _is_optional(each)]
+    def chooses(self) -> bool:
+        """Whether its numbers are indices of words."""
+        return self.name in WORDS and not self.is_free
+
+    @property
+    def outer(self) -> Tree:
+        """The tree below what only changes the places of its numbers."""
+        tree = self.tree
+        while isinstance(tree, Call) and tree.function in ("lifted", "transpose"):
+            tree = tree.arguments[0]
+        return tree
+
+    @property
+    def is_share(self) -> bool:
+        """Whether each row of its numbers adds up to 1."""
+        return isinstance(self.outer, Call) and self.outer.function in SHARES
+
+    def make(self, values: Values) -> Tensor:
+        """Compute the quantity from the values of its inputs."""
+        return compute(self.tree, values)
 
 
-def chosen(name: str, row: Filtered | Greedy | Beam) -> RecipeLine:
-    """The line of a choice of the next token."""
-    axes = ("vocab",) if isinstance(row, Filtered) else ("choice",)
-    return RecipeLine(name, axes, row.tree(), lambda tree, _: (tree, row))
+@dataclass(frozen=True)
+class Architecture:
+    """The parts of a computation, without its numbers.
+
+    Attributes:
+        stream: name of the first quantity of the stream: "x" (attention alone), "resid_pre" (a block) or "embed".
+        norm: "pre", "post" or "none"; None for attention alone.
+        sublayers: of the block; "attn" and "mlp".
+        residual: whether the block has residual connections.
+        parallel: whether the feed-forward reads the stream before attention.
+        mask: None if unknown.
+        scale: its name, or a number; None if unknown.
+        num_heads: query heads.
+        d_k: width of a head, for computations that begin after q and k.
+        bias: position bias of the scores, [heads, time, source].
+        frequencies: of rotary positions, radians per position, one for each pair.
+        rotation: of rotary positions.
+        activation: of the feed-forward.
+        norm_type: "layernorm" or "rmsnorm".
+        epsilon: of the norms.
+        final_norm: whether a norm follows the last block.
+        tied: whether the head's matrix is the embedding.
+        rows: the row of the embedding for each position.
+        sinusoidal: whether the position embedding is sinusoidal.
+        position_base: of the rates of its angles.
+        position_halves: whether its sines stand before its cosines.
+        first_position: number of its first position.
+        softmax_base: of the exponentials in the weights of attention and in the probabilities.
+        memory: whether keys and values are projected from `memory`, the states of an encoder.
+    """
+
+    stream: str = "x"
+    norm: str | None = None
+    sublayers: tuple[str, ...] = ("attn", "mlp")
+    residual: bool = True
+    parallel: bool = False
+    mask: Mask | None = None
+    scale: str | float | None = None
+    num_heads: int = 1
+    d_k: int | None = None
+    bias: Tensor | None = None
+    frequencies: Tensor | None = None
+    rotation: RotaryConfig = ROTARY
+    activation: str = "relu"
+    norm_type: str = "layernorm"
+    epsilon: float = 1e-5
+    final_norm: bool = False
+    tied: bool = False
+    rows: tuple[int, ...] = ()
+    sinusoidal: bool = False
+    position_base: float = 10_000.0
+    position_halves: bool = False
+    first_position: int = 0
+    softmax_base: float = math.e
+    memory: bool = False
+
+    @classmethod
+    def of(cls, settings: Any, **others: Any) -> "Architecture":
+        """The parts that settings name alike, and others."""
+        alike = {each.name: getattr(settings, each.name) for each in fields(cls) if hasattr(settings, each.name)}
+        return cls(**{**alike, **others})
 
 
-def _is_optional(name: str) -> bool:
-    return name in OPTIONAL or name.endswith(("norm_gain", "norm_bias"))
+def decided(name: str) -> Tree:
+    """The choice of this name from the last position's probabilities.
+
+    "greedy" is the most probable word, [1], as its index; ties go to the lowest. A rule gives the distribution to
+    sample from, [vocab].
+
+    Raises:
+        UsageError: a number that the rule does not allow.
+    """
+    shares, (rule, number) = read("last(probabilities)"), rule_of(name)
+    if number is None:
+        return Call("place of largest", (shares,))
+    Sampling.parse({rule: int(number) if rule == "top_k" and number == int(number) else number}, rule)
+    if rule == "temperature" and number > 0:
+        logarithms = Call("log", (shares,))
+        return Call("softmax", (logarithms if number == 1 else Call("divide", (logarithms, Constant(number, "T"))),))
+    rule, number = ("top_k", 1.0) if rule == "temperature" else (rule, number)
+    return Call("normalised", (Call(f"keep {rule.replace('_', ' ')}", (shares, Constant(number))),))
+
+
+def choice_of(name: str, beam: Beam | None = None) -> SheetQuantity:
+    """A choice of the next token, by its name as `schema.CHOICES` or a rule with its number; `beam` is its search."""
+    if beam is None:
+        return SheetQuantity(name, ("choice",) if name in WORDS else ("vocab",), decided(name))
+    beam = replace(beam, probability=name not in WORDS)
+    return SheetQuantity(name, ("choice",), beam.tree(), beam)
 
 
 def follow(
-    lines: Iterator[RecipeLine], values: dict[str, Tensor], recorded: Values | None = None
+    lines: Iterator[SheetQuantity], values: dict[str, Tensor], recorded: Values | None = None
 ) -> tuple[SheetQuantity, ...]:
     """Add to `values` every quantity that the recipe can compute from them, and return these quantities.
 
@@ -114,14 +224,11 @@ def follow(
         UsageError: shapes that do not fit, a result that is not a number, or an unknown part of the architecture.
     """
     quantities: list[SheetQuantity] = []
-    for line in lines:
-        if line.name in values or not all(name in values for name in line.needs):
-            continue
-        tree, row = line.fill(_without(line.tree, values), values)
-        quantity = SheetQuantity(line.name, line.axes, tree, row)
-        known = recorded is not None and line.name in recorded
-        values[line.name] = recorded[line.name] if recorded and known else _computed(quantity, values)
-        quantities.append(quantity)
+    for quantity in lines:
+        name = quantity.name
+        if name not in values and all(each in values for each in quantity.inputs):
+            values[name] = recorded[name] if recorded and name in recorded else _computed(quantity, values)
+            quantities.append(quantity)
     return tuple(quantities)
 
 
@@ -145,48 +252,34 @@ def _shape(value: Tensor) -> str:
     return "[" + ", ".join(map(str, value.shape)) + "]"
 
 
-def _without(tree: Tree, values: Values) -> Tree:
-    """A tree without the terms and factors that may be missing and are."""
-
-    def is_gone(part: Tree) -> bool:
-        inside = part.arguments[0] if isinstance(part, Call) and part.function == "rows" else part
-        return isinstance(inside, Reference) and _is_optional(inside.name) and inside.name not in values
-
-    def change(part: Tree) -> Tree | None:
-        if isinstance(part, Call) and part.function == "norm":
-            usual = (Constant(0.0), Constant(1.0), Constant(0.0))
-            made = (usual[at] if is_gone(each) else each for at, each in enumerate(part.arguments))
-            return Call("norm", tuple(made))
-        if isinstance(part, Call) and part.function in ("add", "matmul") and is_gone(part.arguments[1]):
-            return mapped(part.arguments[0], change)
-        return None
-
-    return mapped(tree, change)
-
-
-def missing_for(name: str, lines: Mapping[str, RecipeLine], values: Values) -> str:
+def missing_for(name: str, lines: Mapping[str, SheetQuantity], values: Values) -> str:
     """The first quantity that is not known on the way to `name`; empty if there is none."""
     if name in values:
         return ""
     if name not in lines:
         return name
-    return next((missing for each in lines[name].needs if (missing := missing_for(each, lines, values))), "")
+    return next((missing for each in lines[name].inputs if (missing := missing_for(each, lines, values))), "")
 
 
-def recipe(architecture: Architecture, values: dict[str, Tensor]) -> Iterator[RecipeLine]:
+def recipe(architecture: Architecture, values: dict[str, Tensor], own: Container[str] = ()) -> Iterator[SheetQuantity]:
     """The lines of a computation.
 
     Some lines depend on which quantities are known, so `values` is read again before each line. A quantity that is
     another one unchanged is added to it: a token embedding without position embedding as the stream.
+
+    Args:
+        architecture: the parts.
+        values: what is known.
+        own: names of quantities that the author computes in another way.
     """
-    return _Recipe(architecture, values).lines()
+    return _Recipe(architecture, values, own).lines()
 
 
 class _Recipe:
-    def __init__(self, parts: Architecture, values: dict[str, Tensor]) -> None:
-        self.parts, self.values = parts, values
+    def __init__(self, parts: Architecture, values: dict[str, Tensor], own: Container[str]) -> None:
+        self.parts, self.values, self.own = parts, values, own
 
-    def lines(self) -> Iterator[RecipeLine]:
+    def lines(self) -> Iterator[SheetQuantity]:
         for line in RECIPE.strip().splitlines():
             text, _hash, marks = line.partition("#")
             self.continued()
@@ -194,8 +287,12 @@ class _Recipe:
                 continue
             axes, name, expression = text[0], *text[2:].split(" = ")
             of = ("heads", "source", "d_head") if axes == "K" and self.parts.memory else _AXES[axes]
-            tree = mapped(read(expression), self.named)
-            yield RecipeLine(self.parts.stream if name == "stream" else name, of, tree, self.filled)
+            name, tree = self.parts.stream if name == "stream" else name, mapped(read(expression), self.named)
+            if name in self.own:
+                continue
+            if name not in self.values and all(each in self.values for each in references(tree)):
+                tree = mapped(tree, self.filled)
+            yield SheetQuantity(name, of, tree)
             if name == "z" and "b_o" in self.values and "w_o" not in self.values:
                 raise UsageError('b_o: is added after w_o; give w_o too (w_o = "identity" changes nothing)')
 
@@ -239,13 +336,15 @@ class _Recipe:
             **{"read": read_, "mlp_source": "mlp_norm" if is_pre else read_},
             "last": last if last in self.values else parts.stream,
         }
+        letters: dict[str, Tree] = {name: Reference(other) for name, other in names.items()}
+        letters |= {} if parts.mask is None else {"mask": Call("mask", ())}
         match tree:
-            case Reference(name) if name in names:
-                return Reference(names[name])
-            case Reference("mask") if parts.mask is not None:
-                return Call("mask", ())
-            case Reference("base"):
-                return Constant(parts.softmax_base)
+            case Reference(name):
+                return letters.get(name)
+            case Call("lookup", arguments):
+                return Call("lookup", arguments, parts.rows)
+            case Call("softmax", (x, _)):
+                return Call("softmax", (x,) if parts.softmax_base == math.e else (x, Constant(parts.softmax_base)))
             case Call("add", (scaled, Reference("bias"))):
                 return scaled if parts.bias is None else Call("add", (scaled, Constant.of(parts.bias, "bias")))
             case Call("scale", (scores,)) if parts.scale is None:
@@ -253,57 +352,59 @@ class _Recipe:
             case Call("activation", (pre,)):
                 gated = parts.activation == "swiglu"
                 return read("silu(mlp.gate) * mlp.pre") if gated else Call(parts.activation, (pre,))
-            case Call("add", (sum_, Reference("out" | "mlp.out") as output)) if not parts.residual:
-                return output if isinstance(sum_, Reference) else None
+            case Call("add", (Reference(), Reference("out" | "mlp.out") as output)) if not parts.residual:
+                return output
+            case Call("add" | "matmul", (left, right)) if self.lacks(right):
+                return mapped(left, self.named)
+            case Call("norm", (x, *others)):
+                usual = (Constant(1.0), Constant(0.0))
+                others = [one if self.lacks(each) else each for one, each in zip(usual, others, strict=True)]
+                used = others[:1] if parts.norm_type == "rmsnorm" else others
+                return Call(parts.norm_type, (mapped(x, self.named), *used, Constant(parts.epsilon)))
         return None
 
-    def filled(self, tree: Tree, values: Values) -> tuple[Tree, Row | None]:
-        """The line with its parts, of the sizes of the values."""
-        parts, rows = self.parts, []
+    def lacks(self, tree: Tree) -> bool:
+        """Whether a term, a factor, a gain or a bias may be missing and is."""
+        inside = tree.arguments[0] if isinstance(tree, Call) and tree.function == "rows" else tree
+        if not isinstance(inside, Reference) or inside.name in self.values:
+            return False
+        return inside.name in OPTIONAL or inside.name.endswith(("norm_gain", "norm_bias"))
 
-        def change(node: Tree) -> Tree | None:
-            match node:
-                case Call("lookup", arguments, ()):
-                    return Call("lookup", arguments, parts.rows)
-                case Call("sinusoids"):
-                    time, width = values["token_embedding"].shape
-                    rows.append(
-                        Sinusoids(time, width, parts.position_base, parts.position_halves, parts.first_position)
-                    )
-                    return rows[0].tree()
-                case Call("rotate", (Reference(name) as x,)):
-                    assert parts.frequencies is not None
-                    rows.append(Rotary(parts.frequencies, parts.rotation))
-                    return rows[0].tree(x, *values[name].shape[-2:])
-                case Call("share", (Reference(few) as x,), ()):
-                    groups = len(values["q" if few == "k" else "weights"]) // len(values[few])
-                    return x if groups == 1 else Call("share", (x,), (groups,))
-                case Call("mask"):
-                    return Constant.of(self.mask(values["scaled"]), "M")
-                case Call("scale", (scores,)):
-                    return self.scaled(scores, values)
-                case Call("softmax", (x, Constant(math.e))):
-                    return Call("softmax", (x,))
-                case Call("norm", (x, gain, shift)):
-                    epsilon = Constant(parts.epsilon)
-                    is_rms = parts.norm_type == "rmsnorm"
-                    return Call(parts.norm_type, (x, gain, epsilon) if is_rms else (x, gain, shift, epsilon))
-            return None
+    def filled(self, tree: Tree) -> Tree | None:
+        """The parts of a line that depend on the sizes of the values."""
+        values, parts = self.values, self.parts
+        match tree:
+            case Call("sinusoids"):
+                time, width = values["token_embedding"].shape
+                return sinusoids(time, width, parts.position_base, parts.first_position, halves=parts.position_halves)
+            case Call("rotate", (Reference(name) as x,)):
+                assert parts.frequencies is not None
+                time, width = values[name].shape[-2:]
+                return rotary(x, time, width, parts.frequencies, parts.rotation)
+            case Call("share", (Reference(few) as x,), ()):
+                groups = len(values["q" if few == "k" else "weights"]) // len(values[few])
+                return x if groups == 1 else Call("share", (x,), (groups,))
+            case Call("mask"):
+                return Constant.of(self.mask(values["scaled"]), "M")
+            case Call("scale", (scores,)):
+                return self.scaled(scores)
+        return None
 
-        return mapped(tree, change), next(iter(rows), None)
-
-    def scaled(self, scores: Tree, values: Values) -> Tree:
+    def scaled(self, scores: Tree) -> Tree:
         """The scaled scores.
 
         Raises:
             UsageError: the width of a head or a learned factor is unknown.
         """
-        kind, heads = self.parts.scale, len(values["scores"])
+        values, kind = self.values, self.parts.scale
         if kind in ("learned", "learned-per-head"):
             if "factor" not in values:
                 complaint = N_("factor: the scale {kind!r} needs the learned factor; give factor under [given]")
                 raise UsageError(complaint, kind=kind)
-            factor, wanted = values["factor"].reshape(-1, 1, 1), heads if kind == "learned-per-head" else 1
+            factor, wanted = (
+                values["factor"].reshape(-1, 1, 1),
+                len(values["scores"]) if kind == "learned-per-head" else 1,
+            )
             if len(factor) != wanted:
                 complaint = N_("factor: the scale {kind!r} needs {expected} of them, not {given}")
                 raise UsageError(complaint, kind=kind, expected=wanted, given=len(factor))

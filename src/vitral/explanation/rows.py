@@ -1,27 +1,23 @@
-"""Quantities whose formula or arithmetic is written by hand, where their trees do not say it; and names of cells.
-
-Sinusoidal and rotary positions have letters for pairs of columns; choices of the next token, under each rule of
-`vitral.decoding`, are searches and no arithmetic of cells.
-"""
+"""Trees of positions and of choices of the next token, what is written by hand beside a tree, and names of cells."""
 
 import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
-from vitral.decoding import Sampling
-from vitral.explanation.expressions import Call, Constant, Reference, Tree, read
+from vitral.explanation.examples.numerals import value_of
+from vitral.explanation.expressions import Call, Constant, Reference, Tree
 from vitral.explanation.expressions.primitives import hypotheses_of
 from vitral.explanation.formulas.notation import Apply, Equation, Name, Number, Over, Product, Words
 from vitral.model.positions import partners
-from vitral.model.settings import ROTARY, LinearScaling, Llama3Scaling, RotaryConfig
+from vitral.model.settings import LinearScaling, Llama3Scaling, RotaryConfig
 
 Index = tuple[int, ...]
 _PLAIN = re.compile(r"[^\W\d_][\w'’-]*")
@@ -53,21 +49,15 @@ class CellNamer:
 
 
 class Row:
-    """The words of one quantity beside its tree.
+    """The words of one quantity beside its tree, where that does not say them."""
 
-    Attributes:
-        chooses: whether the numbers of the quantity are indices of words.
-    """
-
-    chooses = False
-
-    def formula(self, name: str) -> Equation | None:
-        """The formula of the quantity of this name, with the definitions of its letters; None for the tree's."""
-        return None
+    def formula(self, name: str) -> Equation:
+        """The formula of the quantity of this name, with the definitions of its letters."""
+        raise NotImplementedError
 
     def worked(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> Equation | None:
         """The right-hand sides for one cell, in names, then in numbers, with what they use; None for the tree's."""
-        return None
+        raise NotImplementedError
 
 
 def _angle(
@@ -85,109 +75,70 @@ def _paired(first: Tensor, half: int | None, one: Tree, other: Tree) -> Tree:
     return Call("where", (Constant.of(first, f"p,i|p,i+{half}" if half else "p,2i|p,2i+1"), one, other))
 
 
-@dataclass(frozen=True)
-class Sinusoids(Row):
-    """The sinusoidal position embedding (Vaswani et al. 2017, §3.5).
+def sinusoids(time: int, width: int, base: float, first: int, *, halves: bool) -> Tree:
+    """The sinusoidal position embedding (Vaswani et al. 2017, §3.5), [time, width].
 
-    Attributes:
+    Args:
         time: number of positions.
         width: of the stream.
         base: of the angles' rates.
-        halves: whether all sines stand before all cosines.
         first: number of the first position.
+        halves: whether all sines stand before all cosines.
     """
-
-    time: int
-    width: int
-    base: float = 10_000.0
-    halves: bool = False
-    first: int = 0
-
-    def tree(self) -> Tree:
-        """The table, [time, width]."""
-        columns, half = torch.arange(self.width, dtype=torch.float64), (self.width + 1) // 2
-        even = 2 * (columns % half) if self.halves else columns - columns % 2
-        sine = columns < half if self.halves else columns % 2 == 0
-        angle = _angle(torch.arange(self.time).double() + self.first, self.base, even, ("2i", "d_model"), self.width)
-        return _paired(sine, half if self.halves else None, Call("sin", (angle,)), Call("cos", (angle,)))
+    columns, half = torch.arange(width, dtype=torch.float64), (width + 1) // 2
+    even = 2 * (columns % half) if halves else columns - columns % 2
+    sine = columns < half if halves else columns % 2 == 0
+    angle = _angle(torch.arange(time).double() + first, base, even, ("2i", "d_model"), width)
+    return _paired(sine, half if halves else None, Call("sin", (angle,)), Call("cos", (angle,)))
 
 
-@dataclass(frozen=True)
-class Rotary(Row):
-    """Queries or keys rotated in pairs by position: rotary positions (Su et al. 2021, eq. 34).
+def rotary(x: Tree, time: int, width: int, frequencies: Tensor, rotation: RotaryConfig) -> Tree:
+    """Queries or keys rotated in pairs by position: rotary positions (Su et al. 2021, eq. 34), [heads, time, width].
 
-    Attributes:
+    Args:
+        x: the queries or keys.
+        time: number of positions.
+        width: of a head.
         frequencies: of each pair, radians per position; the features after the pairs stay as they are.
         rotation: base, pairing and scaling.
     """
+    columns, half = torch.arange(width), len(frequencies)
+    is_interleaved = rotation.pairing == "interleaved"
+    pair = columns // 2 if is_interleaved else columns % half
+    first = columns % 2 == 0 if is_interleaved else columns < half
+    rows, scaling = torch.arange(time).double(), rotation.scaling
+    if isinstance(scaling, Llama3Scaling):
+        rates = Constant.of(frequencies[pair.clamp(max=half - 1)], "θ_i")
+        angle: Tree = Call("multiply", (Constant.of(rows[:, None], "p"), rates))
+        angle = Call("aside", (angle,), ("_angle",))
+    else:
+        factor = scaling.factor if isinstance(scaling, LinearScaling) else 1
+        angle = _angle(rows, rotation.base, pair, ("i", "h"), half, factor)
+    other = Call("partner", (x,), tuple(partners(width, rotation).tolist()))
+    cos, sin = Call("cos", (angle,)), Call("sin", (angle,))
+    one = Call("subtract", (Call("multiply", (x, cos)), Call("multiply", (other, sin))))
+    two = Call("add", (Call("multiply", (other, sin)), Call("multiply", (x, cos))))
+    turned = _paired(first, None if is_interleaved else half, one, two)
+    turns = Constant.of(columns < 2 * half, f"|p,i+{2 * half}")
+    return turned if 2 * half == width else Call("where", (turns, turned, x))
 
-    frequencies: Tensor
-    rotation: RotaryConfig = ROTARY
 
-    def tree(self, x: Tree, time: int, width: int) -> Tree:
-        """The rotation of x, [heads, time, width]."""
-        columns, half = torch.arange(width), len(self.frequencies)
-        is_interleaved = self.rotation.pairing == "interleaved"
-        pair = columns // 2 if is_interleaved else columns % half
-        first = columns % 2 == 0 if is_interleaved else columns < half
-        rows, scaling = torch.arange(time).double(), self.rotation.scaling
-        if isinstance(scaling, Llama3Scaling):
-            rates = Constant.of(self.frequencies[pair.clamp(max=half - 1)], "θ_i")
-            angle: Tree = Call("multiply", (Constant.of(rows[:, None], "p"), rates))
-            angle = Call("aside", (angle,), ("_angle",))
-        else:
-            factor = scaling.factor if isinstance(scaling, LinearScaling) else 1
-            angle = _angle(rows, self.rotation.base, pair, ("i", "h"), half, factor)
-        other = Call("partner", (x,), tuple(partners(width, self.rotation).tolist()))
-        cos, sin = Call("cos", (angle,)), Call("sin", (angle,))
-        one = Call("subtract", (Call("multiply", (x, cos)), Call("multiply", (other, sin))))
-        two = Call("add", (Call("multiply", (other, sin)), Call("multiply", (x, cos))))
-        turned = _paired(first, None if is_interleaved else half, one, two)
-        turns = Constant.of(columns < 2 * half, f"|p,i+{2 * half}")
-        return turned if 2 * half == width else Call("where", (turns, turned, x))
+RULES = ("temperature", "top_k", "top_p", "min_p")
+"""Rules of decoding; with its number each is the name of a quantity, as top_k_2."""
+
+
+def rule_of(name: str) -> tuple[str, float | None]:
+    """The rule of decoding in a name, and its number, None where that is none; "" for any other name.
+
+    >>> rule_of("top_k_2"), rule_of("weights")
+    (('top_k', 2.0), ('', None))
+    """
+    rule, _, number = name.rpartition("_")
+    return (rule, value_of(number)) if rule in RULES else ("", None)
 
 
 NEXT = N_("probability of word t after the words before it")
 _CHANCE = Apply("P", (Name("w"),))
-
-
-@dataclass(frozen=True)
-class Filtered(Row):
-    """The distribution to sample from under one rule, from the last position's probabilities.
-
-    Attributes:
-        rule: "temperature", "top_k", "top_p" or "min_p".
-        value: its parameter.
-    """
-
-    rule: str
-    value: float
-
-    def tree(self) -> Tree:
-        """[vocab] of the probabilities, [time, vocab].
-
-        Raises:
-            UsageError: a value that the rule does not allow.
-        """
-        whole = self.rule == "top_k" and self.value == int(self.value)
-        Sampling.parse({self.rule: int(self.value) if whole else self.value}, self.rule)
-        shares, value = read("last(probabilities)"), Constant(self.value, "T")
-        if self.rule == "temperature" and self.value > 0:
-            logarithms = Call("log", (shares,))
-            return Call("softmax", (logarithms if self.value == 1 else Call("divide", (logarithms, value)),))
-        rule, value = ("top_k", 1.0) if self.rule == "temperature" else (self.rule, self.value)
-        return Call("normalised", (Call(f"keep {rule.replace('_', ' ')}", (shares, Constant(value))),))
-
-
-@dataclass(frozen=True)
-class Greedy(Row):
-    """The most probable word, as its index in the vocabulary; ties go to the lowest index."""
-
-    chooses: ClassVar[bool] = True
-
-    def tree(self) -> Tree:
-        """[1] of the probabilities, [time, vocab]."""
-        return Call("place of largest", (read("last(probabilities)"),))
 
 
 @dataclass(frozen=True)
@@ -209,11 +160,6 @@ class Beam(Row):
     probability: bool = False
     found: tuple[int, ...] | None = None
     shares: tuple[float, ...] = ()
-
-    @property
-    def chooses(self) -> bool:  # pyright: ignore
-        """Whether the result is words."""
-        return not self.probability
 
     def tree(self) -> Tree:
         """Indices of the words, [length], or the probability, [1], of the table `next`, [vocab, vocab]."""

@@ -3,137 +3,27 @@
 A walkthrough shows the values of a sheet; a check computes its expressions from an author's numbers as well.
 """
 
-import math
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from torch import Tensor
 
-from vitral.attention.masks import Mask
 from vitral.core.graphs import Plain, graph_of
 from vitral.core.taps import SILENT, Tap
 from vitral.explanation.examples.schema import AXES, AXES_OF_RANK
-from vitral.explanation.expressions import Call, Tree, compute, references
-from vitral.explanation.expressions.definitions import SHARES
+from vitral.explanation.expressions import Tree
 from vitral.explanation.formulas.notation import Equation, Expression, Name, renamed
 from vitral.explanation.readings.layout import Conventions
 from vitral.explanation.readings.writing import Writer
-from vitral.explanation.rows import CellNamer, Row
+from vitral.explanation.recipe import Architecture, SheetQuantity, Values
+from vitral.explanation.rows import CellNamer
 from vitral.explanation.steps import Arithmetic
-from vitral.model.settings import ROTARY, RotaryConfig
 
 Index = tuple[int, ...]
-Values = Mapping[str, Tensor]
 SINGLE = ("choice", "total", "one")
 """Axes of quantities that may be a single number, named without a place."""
-
-
-@dataclass(frozen=True)
-class SheetQuantity:
-    """One named quantity.
-
-    Attributes:
-        name: as in `vitral.core.names`, without the block's prefix and "attn.".
-        axes: names of its axes, as ("heads", "time", "source").
-        tree: computes it from other quantities.
-        row: its own words, where the tree does not say them.
-        is_free: whether it is a step of the author's.
-        derivative: of a gradient, the names of the number and of the quantity.
-    """
-
-    name: str
-    axes: tuple[str, ...]
-    tree: Tree
-    row: Row | None = None
-    is_free: bool = False
-    derivative: tuple[str, str] | None = None
-
-    @cached_property
-    def inputs(self) -> tuple[str, ...]:
-        """The quantities that it is computed from, in order."""
-        return references(self.tree)
-
-    @property
-    def outer(self) -> Tree:
-        """The tree below what only changes the places of its numbers."""
-        tree = self.tree
-        while isinstance(tree, Call) and tree.function in ("lifted", "transpose"):
-            tree = tree.arguments[0]
-        return tree
-
-    @property
-    def is_share(self) -> bool:
-        """Whether each row of its numbers adds up to 1."""
-        return isinstance(self.outer, Call) and self.outer.function in SHARES
-
-    def make(self, values: Values) -> Tensor:
-        """Compute the quantity from the values of its inputs."""
-        return compute(self.tree, values)
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """The parts of a computation, without its numbers.
-
-    Attributes:
-        stream: name of the first quantity of the stream: "x" (attention alone), "resid_pre" (a block) or "embed".
-        norm: "pre", "post" or "none"; None for attention alone.
-        sublayers: of the block; "attn" and "mlp".
-        residual: whether the block has residual connections.
-        parallel: whether the feed-forward reads the stream before attention.
-        mask: None if unknown.
-        scale: its name, or a number; None if unknown.
-        num_heads: query heads.
-        d_k: width of a head, for computations that begin after q and k.
-        bias: position bias of the scores, [heads, time, source].
-        frequencies: of rotary positions, radians per position, one for each pair.
-        rotation: of rotary positions.
-        activation: of the feed-forward.
-        norm_type: "layernorm" or "rmsnorm".
-        epsilon: of the norms.
-        final_norm: whether a norm follows the last block.
-        tied: whether the head's matrix is the embedding.
-        rows: the row of the embedding for each position.
-        sinusoidal: whether the position embedding is sinusoidal.
-        position_base: of the rates of its angles.
-        position_halves: whether its sines stand before its cosines.
-        first_position: number of its first position.
-        softmax_base: of the exponentials in the weights of attention and in the probabilities.
-        memory: whether keys and values are projected from `memory`, the states of an encoder.
-    """
-
-    stream: str = "x"
-    norm: str | None = None
-    sublayers: tuple[str, ...] = ("attn", "mlp")
-    residual: bool = True
-    parallel: bool = False
-    mask: Mask | None = None
-    scale: str | float | None = None
-    num_heads: int = 1
-    d_k: int | None = None
-    bias: Tensor | None = None
-    frequencies: Tensor | None = None
-    rotation: RotaryConfig = ROTARY
-    activation: str = "relu"
-    norm_type: str = "layernorm"
-    epsilon: float = 1e-5
-    final_norm: bool = False
-    tied: bool = False
-    rows: tuple[int, ...] = ()
-    sinusoidal: bool = False
-    position_base: float = 10_000.0
-    position_halves: bool = False
-    first_position: int = 0
-    softmax_base: float = math.e
-    memory: bool = False
-
-    @classmethod
-    def of(cls, settings: Any, **others: Any) -> "Architecture":
-        """The parts that settings name alike, and others."""
-        alike = {each.name: getattr(settings, each.name) for each in fields(cls) if hasattr(settings, each.name)}
-        return cls(**{**alike, **others})
 
 
 @dataclass(frozen=True)
@@ -221,15 +111,14 @@ class Sheet:
         worked = [self._worked(*link) for link in chain]
         before = tuple(equation for made in worked for equation in made.before)
         stages = tuple(side for made in worked for side in made.sides)
-        row = self[name].row
-        word = self._namer.words([int(value)]) if row is not None and row.chooses else None
+        word = self._namer.words([int(value)]) if self[name].chooses else None
         return Arithmetic(self.cell(name, index), self._renamed(stages), value, self._renamed(before), word)
 
     def formula(self, name: str) -> Equation:
         """The general formula of a quantity, complete: with gain, bias, and the definitions of its letters."""
         row = self[name].row
-        if row is not None and (made := row.formula(name)) is not None:
-            return self._renamed(renamed(made, self._turned))
+        if row is not None:
+            return self._renamed(renamed(row.formula(name), self._turned))
         return self._renamed(self.writer.formula(Name(name), self.tree(name)))
 
     @cached_property

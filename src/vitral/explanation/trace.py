@@ -24,10 +24,11 @@ from vitral.core.taps import Recorder
 from vitral.data.tokenizers import Tokenizer
 from vitral.decoding import GenerateOptions, beam_search, distribution
 from vitral.decoding.reader import source_ids
+from vitral.explanation.examples.schema import CHOICES
 from vitral.explanation.formulas.notation import Name
-from vitral.explanation.recipe import RecipeLine, chosen, follow, recipe
-from vitral.explanation.rows import Beam, CellNamer, Filtered, Greedy
-from vitral.explanation.sheet import Architecture, Sheet
+from vitral.explanation.recipe import Architecture, SheetQuantity, choice_of, follow, recipe
+from vitral.explanation.rows import Beam, CellNamer
+from vitral.explanation.sheet import Sheet
 from vitral.model import ModelConfig, Transformer
 from vitral.model.block import Block
 from vitral.model.positions import Rotary
@@ -213,7 +214,11 @@ def _architecture(config: ModelConfig) -> Architecture:
 
 
 def _sheet(
-    empty: Sheet, architecture: Architecture, given: dict[str, Tensor], recorded: dict[str, Tensor], *lines: RecipeLine
+    empty: Sheet,
+    architecture: Architecture,
+    given: dict[str, Tensor],
+    recorded: dict[str, Tensor],
+    *lines: SheetQuantity,
 ) -> Sheet:
     """The sheet of one part of the model, with `lines` after those of the recipe."""
     values = dict(given)
@@ -265,12 +270,10 @@ def _attention(attention: MultiHeadAttention | None) -> dict[str, Tensor]:
     return values | factor
 
 
-def _choices(rules: Sequence[tuple[str, float]], beam: Beam | None) -> list[RecipeLine]:
+def _choices(rules: Sequence[tuple[str, float]], beam: Beam | None) -> list[SheetQuantity]:
     """The choice of the next token: greedy, under each rule, and by beam search."""
-    lines = [chosen("greedy", Greedy()), *(chosen(f"{rule}_{value:g}", Filtered(rule, value)) for rule, value in rules)]
-    if beam is not None:
-        lines += [chosen("beam", beam), chosen("beam_probability", replace(beam, probability=True))]
-    return lines
+    names = ("greedy", *(f"{rule}_{value:g}" for rule, value in rules))
+    return [*map(choice_of, names), *(choice_of(name, beam) for name in CHOICES[1:] if beam is not None)]
 
 
 def _beam(model: Transformer, tokenizer: Tokenizer, text: str, rows: tuple[int, ...], source: str | None) -> Beam:
@@ -286,7 +289,7 @@ def _beam(model: Transformer, tokenizer: Tokenizer, text: str, rows: tuple[int, 
     return Beam(rows[-1], NUM_BEAMS, length, found=best.tokens, shares=found)
 
 
-def _ending(stack: Stack, empty: Sheet, kept: dict[str, Tensor], choices: list[RecipeLine]) -> Sheet:
+def _ending(stack: Stack, empty: Sheet, kept: dict[str, Tensor], choices: list[SheetQuantity]) -> Sheet:
     """The final norm, and behind a whole model's the head and the choices."""
     whole = stack if isinstance(stack, Transformer) else None
     first = "embed" if whole is None or whole.embedding_norm is None else "embed_norm"

@@ -188,11 +188,9 @@ def _backward_of_run(
 
 def _chosen(view: RunView, count: int) -> Choice:
     """The choice with its query: of so many positions the middle one, or the last where the next token is chosen."""
-    query = view.choice.query
-    return replace(
-        view.choice,
-        query=query if query is not None else count - 1 if view.ending and not view.backward else middle(count),
-    )
+    if view.choice.query is not None:
+        return view.choice
+    return replace(view.choice, query=count - 1 if view.ending and not view.backward else middle(count))
 
 
 def _layers(model: Transformer, view: RunView) -> tuple[int, ...]:

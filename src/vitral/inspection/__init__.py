@@ -2,7 +2,6 @@
 
 from vitral.inspection.ablation import ablations, attention_sinks
 from vitral.inspection.attention import KINDS, NAMED_FROM, head_patterns
-from vitral.inspection.edits import edited_trace
 from vitral.inspection.gradients import first_over_last, gradients_by_block, untrained
 from vitral.inspection.induction import (
     chain_distances,
@@ -34,7 +33,6 @@ __all__ = [
     "chain_distances",
     "classify_passages",
     "count_nats",
-    "edited_trace",
     "few_shot_losses",
     "first_over_last",
     "gradients_by_block",

@@ -23,6 +23,7 @@ from vitral.core.config import Config, nearest, shown
 from vitral.core.errors import UsageError, reason
 from vitral.core.files import read_capped
 from vitral.core.language import _
+from vitral.core.names import aliases
 from vitral.core.taps import SILENT, Editor
 from vitral.data import Tokenizer
 from vitral.evaluation import Masking
@@ -51,7 +52,7 @@ class Edit(Config):
     """One edit of one named activation.
 
     Attributes:
-        at: the activation, a name of `vitral.core.names`.
+        at: the activation, a name of `vitral.core.names`, or TransformerLens' name for it.
         heads: counted from 0; all if None. Keys and values have key-value heads, and some activations have none.
         positions: counted from 0, or "all".
         columns: places of the last axis, counted from 0; all if None.
@@ -325,6 +326,8 @@ def editing_tap(
         UsageError: an edit does not fit the model or the sentence; names the place, as in `edits.0: heads`.
     """
     heads, others = heads_by_name(model), dict[Edit, Tensor]()
+    own = aliases(heads) | {name: name for name in heads}
+    edits = [edit.model_copy(update={"at": own.get(edit.at, edit.at)}) for edit in edits]
     for place, edit in enumerate(edits):
         try:
             require_fitting(edit, heads, time)
@@ -336,28 +339,6 @@ def editing_tap(
             where = f"{WHERE}.{place}"
             raise UsageError("{where}: {complaint}", where=where, complaint=error) from None
     return editor(edits, others)
-
-
-def edited_trace(
-    model: Transformer,
-    tokens: Int[Tensor, "batch time"],
-    names: Sequence[str] | None = None,
-    edits: Sequence[Edit] = (),
-    encode: Encode | None = None,
-) -> dict[str, Tensor]:
-    """The activations of one forward pass by name, all or only `names`, with edits made on the way.
-
-    Args:
-        model: in evaluation mode.
-        tokens: what it reads.
-        names: as in `vitral.core.names`; all if None.
-        edits: an edited activation is returned as it is after its edits.
-        encode: makes the tokens of the other sentences of patches.
-
-    Raises:
-        UsageError: a name that no activation has, or an edit that does not fit.
-    """
-    return model.trace(tokens, names, tap=editing_tap(model, tokens.shape[1], edits, encode) if edits else None)
 
 
 def effect_of_edits(

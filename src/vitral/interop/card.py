@@ -12,6 +12,7 @@ from vitral.data.corpora import downloads
 from vitral.interop.proof import PROMPT, Draft, Proof
 from vitral.model import count_parameters
 from vitral.runs import LoadedRun
+from vitral.runs.objectives import predicts_next
 
 LICENCES = {"sample": "CC0 1.0", "sample-pt": "public domain"}
 GUTENBERG = "public domain in the United States (Project Gutenberg {number})"
@@ -26,7 +27,7 @@ _CARD = """\
 
 A small language model exported from Vitral in the form `{form}`: {config.num_layers} blocks, {config.num_heads} \
 heads, width {config.d_model}, context {config.context_length} tokens, {vocab_size:,} tokens ({tokenizer}), \
-{parameters:,} parameters. It is a base model: it continues a text and follows no instructions.
+{parameters:,} parameters. {purpose}
 
 ## Text
 
@@ -40,7 +41,7 @@ heads, width {config.d_model}, context {config.context_length} tokens, {vocab_si
 
 {use}
 
-Generation ends at the context, {config.context_length} tokens.{refusal}
+It reads at most {config.context_length} tokens.{refusal}
 
 ## Made with
 
@@ -52,6 +53,13 @@ Run `{run}`, step {step:,}.
 """
 
 
+PURPOSES = {
+    True: "It is a base model: it continues a text and follows no instructions.",
+    False: "It predicts hidden tokens from both sides: it fills gaps, and continues no text.",
+}
+"""What a model is for, by whether it predicts the next token."""
+
+
 def card(run: LoadedRun, drafted: Draft, proof: Proof | None, command: str) -> str:
     """README.md of an export, in English as the hub's other cards."""
     name, config, is_imported = run.folder.path.name, run.model.config, run.sealed.imported is not None
@@ -61,6 +69,7 @@ def card(run: LoadedRun, drafted: Draft, proof: Proof | None, command: str) -> s
         name=name,
         form=drafted.form,
         config=config,
+        purpose=PURPOSES[predicts_next(run.sealed.config.training.objective)],
         vocab_size=run.model.vocab_size,
         tokenizer=run.tokenizer.name,
         parameters=count_parameters(config, run.model.vocab_size),

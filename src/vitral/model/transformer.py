@@ -11,7 +11,7 @@ from torch.nn import functional
 from vitral.attention.masks import Mask
 from vitral.core.errors import UsageError
 from vitral.core.machine import keep_freed_memory
-from vitral.core.names import BLOCK_STEPS, CROSS, activation_names, require_known
+from vitral.core.names import BLOCK_STEPS, CROSS, activation_names, names_of, require_known
 from vitral.core.parts import own_parts
 from vitral.core.streams import key
 from vitral.core.taps import SILENT, InTurn, Recorder, Tap
@@ -35,7 +35,10 @@ class Transformer(Stack):
         config: its configuration.
         vocab_size: number of tokens in the vocabulary.
         encoder: of an encoder-decoder, with positions, blocks and a final norm of its own; else None.
+        is_hooked: whether functions replace activations in every forward pass (`vitral.model.hooked`).
     """
+
+    is_hooked = False
 
     def __init__(self, config: ModelConfig, vocab_size: int, *, seed: int = 0) -> None:
         """Build the model with the initial parameters of `seed` (see `vitral.model.initialisation`)."""
@@ -211,7 +214,7 @@ class Transformer(Stack):
     def trace(
         self,
         tokens: Int[Tensor, "batch time"],
-        names: Sequence[str] | None = None,
+        names: str | Sequence[str] | None = None,
         *,
         source: Int[Tensor, "batch source"] | None = None,
         bidirectional: bool = False,
@@ -221,7 +224,7 @@ class Transformer(Stack):
 
         Args:
             tokens: ids, 0 … vocab_size - 1.
-            names: of the activations; all if None.
+            names: of the activations, as `vitral.core.names.names_of` understands them; all if None.
             source: as `forward`.
             bidirectional: as `forward`.
             tap: receives each activation first, and may replace it.
@@ -230,7 +233,7 @@ class Transformer(Stack):
             UsageError: a name that is not an activation of this model (see `activation_names`).
         """
         keep_freed_memory()
-        recorder = Recorder(names)
+        recorder = Recorder(None if names is None else names_of(names, self.activation_names))
         with torch.inference_mode():
             both = recorder if tap is None else InTurn(tap, recorder)
             self(tokens, source=source, bidirectional=bidirectional, tap=both)

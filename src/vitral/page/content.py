@@ -16,6 +16,7 @@ from vitral.core.errors import UsageError, VitralError
 from vitral.core.files import sha256
 from vitral.core.graphs import Plain
 from vitral.core.language import _, language
+from vitral.core.process import program
 from vitral.data import Tokenizer
 from vitral.data.answers import ANSWER, END
 from vitral.inspection.lens import contribution_points, stream_points
@@ -23,10 +24,11 @@ from vitral.interop.model_graphs import graph_of_model, lens_graph, step_graph
 from vitral.model import Transformer
 from vitral.model.counts import BYTES_FLOAT32
 from vitral.page.film import carried_film, film_about, film_steps
-from vitral.page.of_text import of_text
+from vitral.page.of_text import is_private, of_text
 from vitral.page.tokens import ASKED, carried_tokenizer, served_tokenizer
 from vitral.runs import LoadedRun
 from vitral.runs.loading import warn_on_stderr
+from vitral.runs.zoo import zoo_name
 
 ALIGNED = 4
 """Bytes: where each tensor of a page begins, so that the browser can use it without a copy."""
@@ -82,20 +84,27 @@ class PageContent:
     relation: Plain | None = None
 
 
-def page_of(runs: Mapping[str, LoadedRun], corpora: Sequence[str] = (), *, ablated: bool | None = None) -> PageContent:
+def page_of(
+    runs: Mapping[str, LoadedRun],
+    corpora: Sequence[str] = (),
+    *,
+    ablated: bool | None = None,
+    with_passages: bool = True,
+) -> PageContent:
     """The content of a page of one run, or of two that read one sentence.
 
     Args:
         runs: one or two, by what the page calls them.
         corpora: texts of one or both, if they are no longer where they were; of one run, the first is its text.
         ablated: as in `page_content`.
+        with_passages: as in `page_content`.
 
     Raises:
         UsageError: they have different tokenizers; or as `page_content`.
     """
     if len(runs) == 1:
         ((name, run),) = runs.items()
-        return page_content(run, name, *corpora[:1], ablated=ablated)
+        return page_content(run, name, *corpora[:1], ablated=ablated, with_passages=with_passages)
     (name, run), (other, second) = runs.items()
     if carried_tokenizer(run.tokenizer) != carried_tokenizer(second.tokenizer):
         raise UsageError(
@@ -107,13 +116,14 @@ def page_of(runs: Mapping[str, LoadedRun], corpora: Sequence[str] = (), *, ablat
     texts = [_own_among(corpora, each) for each in runs.values()]
     if texts == [None, None]:
         texts = [*corpora[:1], *corpora[:1]] or texts  # which is refused, with the reason
+    how: Plain = {"ablated": ablated, "with_passages": with_passages}
     one, two = (
-        page_content(each, known, text, ablated=ablated, beside=beside)
+        page_content(each, known, text, **how, beside=beside)
         for (known, each), text, beside in zip(runs.items(), texts, (second, run), strict=True)
     )
     if one.about["run"] == two.about["run"]:  # both are elsewhere, in folders of one name
         one.about["run"], two.about["run"] = name, other
-    command = f"vitral bundle {shlex.quote(one.about['run'])} {shlex.quote(two.about['run'])}"
+    command = f"{one.about['program']} bundle {shlex.quote(one.about['run'])} {shlex.quote(two.about['run'])}"
     for each in (one, two):
         each.about["commands"] = {"page": command}
     return replace(one, beside=two, relation={"run": name, "against": other} | related(run, second, corpora))
@@ -135,6 +145,7 @@ def page_content(
     *,
     ablated: bool | None = None,
     beside: LoadedRun | None = None,
+    with_passages: bool = True,
 ) -> PageContent:
     """The content of a run's page.
 
@@ -144,6 +155,7 @@ def page_content(
         corpus: where its text is, if it is no longer where it was.
         ablated: whether to measure what each part is worth; if None, where it costs a few seconds.
         beside: the page's other run, with whose weights and film this one shares the room.
+        with_passages: whether passages and counts of a private text are carried; those of a named one always are.
 
     Raises:
         UsageError: the page would be too large, or the model has no graph, or its tokenizer runs in Python only; or as
@@ -156,7 +168,8 @@ def page_content(
         warn_on_stderr(_("film: the page has no room for its {frames} frames", frames=len(steps)))
         steps = []
     graphs, weights = graphs_of(run.model)
-    about = about_run(run, name, in_commands(run.folder.path, shared=True)) | of_text(run, corpus, ablated=ablated)
+    about = about_run(run, name, in_commands(run.folder.path, shared=True))
+    about |= of_text(run, corpus, ablated=ablated, with_passages=with_passages or not is_private(run))
     sentences, sources = ([run.tokenizer.encode(text).tolist() for text in about.get(key, ())] for key in READ)
     checks = checks_of(run.model, run.tokenizer, sentences, sources)
     film = carried_film(run, steps, graphs, checks.sentences[0])
@@ -215,16 +228,19 @@ def about_run(run: LoadedRun, name: str, said: str | None = None, *, served: boo
         **({"served": True} if served else {}),
         **({} if config.encoder is None else {"source": _source(model) | {"opens": opens, "closes": closes}}),
         "name": name,
+        "program": "vitral" if os.path.isabs(program()) else program(),  # no page tells where its maker's programs are
         "run": said or name,
         "step": run.step,
     }
     no_file = served and (about["tokenizer"]["kind"] == ASKED or expected_size(run) > MOST_BYTES)
-    return about | {"commands": {} if no_file else {"page": f"vitral bundle {shlex.quote(said or name)}"}}
+    return about | {"commands": {} if no_file else {"page": f"{about['program']} bundle {shlex.quote(said or name)}"}}
 
 
 def in_commands(path: Path, *, shared: bool) -> str:
     """The folder's path from where the user stands; of a folder elsewhere, its name where the page is `shared`."""
     whole = Path(os.path.abspath(path))
+    if name := zoo_name(whole):
+        return name
     if whole.is_relative_to(Path.cwd()):
         return whole.relative_to(Path.cwd()).as_posix()
     return whole.name if shared else str(whole)

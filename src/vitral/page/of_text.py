@@ -3,12 +3,14 @@
 An imported run has no text, and the text of another run may be elsewhere: then the page says so, and opens as well.
 """
 
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.core.graphs import Plain
-from vitral.data import Dataset, prepare_recorded
+from vitral.data import Dataset, Split, corpus_names, prepare_recorded
+from vitral.data.corpora import own_folder
 from vitral.evaluation import Masking
 from vitral.evaluation.masking import masking_of
 from vitral.inspection.ablation import ablations
@@ -19,6 +21,7 @@ from vitral.model import count_parameters
 from vitral.page.counts import carried_counts
 from vitral.page.passages import pairs, passages
 from vitral.runs import LoadedRun
+from vitral.runs.zoo import recipe, zoo_name
 
 KINDS_ON = 32
 """Windows of the test split on which kinds of heads are told."""
@@ -28,7 +31,25 @@ FEWEST, MOST = 16, 128
 """Windows of the test split on which parts are ablated."""
 
 
-def of_text(run: LoadedRun, corpus: str | None = None, *, ablated: bool | None = None, whole: bool = True) -> Plain:
+def is_private(run: LoadedRun) -> bool:
+    """Whether a text of the run is a user's own: not bundled, nor known to Vitral by its name."""
+    table, own = run.sealed.config.corpus, own_folder()
+    names = {name for name in corpus_names() if not (own and (own / f"{name}.txt").exists())}
+    texts = {
+        *(table.also or ()),
+        *([] if table.task is not None or run.sealed.imported is not None else [table.source]),
+    }
+    return not texts <= names
+
+
+def of_text(
+    run: LoadedRun,
+    corpus: str | None = None,
+    *,
+    ablated: bool | None = None,
+    whole: bool = True,
+    with_passages: bool = True,
+) -> Plain:
     """What `About` says of the run's text (web/src/page/source.ts); keys without a value are left out.
 
     Args:
@@ -36,6 +57,7 @@ def of_text(run: LoadedRun, corpus: str | None = None, *, ablated: bool | None =
         corpus: where its text is, if it is no longer where it was.
         ablated: whether to measure what each part is worth; if None, where it costs a few seconds.
         whole: False for what takes little time: passages, chosen without counts, and the recorded losses.
+        with_passages: False for no passage and no count of the text; the page then opens on a neutral sentence.
 
     Raises:
         UsageError: `corpus` is not the run's text.
@@ -43,14 +65,17 @@ def of_text(run: LoadedRun, corpus: str | None = None, *, ablated: bool | None =
     dataset, missing = _own_text(run, corpus)
     if dataset is None:
         return _opening(run, None, None) | {"text": {"missing": missing}}
+    if not with_passages:
+        told = _opening(run, None, None) | {"private": True, "text": _described(run, dataset)}
+        return told | _losses(run) | ({} if run.model.encoder is not None else _measured(run, dataset, ablated))
     if not whole:
-        return _opening(run, dataset, None) | _losses(run)
+        return _opening(run, dataset.splits["test"], None) | _losses(run)
     if run.model.encoder is not None:
-        return _opening(run, dataset, None) | _losses(run) | {"text": _described(run, dataset)}
+        return _opening(run, dataset.splits["test"], None) | _losses(run) | {"text": _described(run, dataset)}
     splits, size = dataset.splits, run.tokenizer.vocab_size
     is_text = run.model.vocab_size == size and dataset.answers is None  # the page counts no answers apart
     counted = carried_counts(splits["train"], splits["test"], size) if is_text else None
-    found = _opening(run, dataset, counted)
+    found = _opening(run, splits["test"], counted)
     found["text"] = _described(run, dataset)
     return found | _losses(run) | _measured(run, dataset, ablated)
 
@@ -73,15 +98,17 @@ def _own_text(run: LoadedRun, corpus: str | None) -> tuple[Dataset | None, str]:
         return None, "imported" if run.sealed.imported is not None else "elsewhere"
 
 
-def _opening(run: LoadedRun, dataset: Dataset | None, counted: Any) -> Plain:
-    test = None if dataset is None else dataset.splits["test"]
+def _opening(run: LoadedRun, test: Split | None, counted: Any) -> Plain:
     if run.model.encoder is not None:
         found = pairs(run.model, run.tokenizer, test)
         return {"passages": [target for _, target in found], "sources": [source for source, _ in found]}
     found = passages(run.model, run.tokenizer, test, None if counted is None else counted[1])
+    told = [asdict(each) for each in found]
+    if zoo_name(run.sealed.path) and (opens := recipe(run.sealed.path.name).get("opens")):
+        told.insert(0, opens)
     return {
-        "passages": [each.text for each in found],
-        "openings": [{"position": each.position, "block": each.block, "head": each.head} for each in found],
+        "passages": [each["text"] for each in told],
+        "openings": [{key: value for key, value in each.items() if key != "text"} for each in told],
         **({} if counted is None else {"counts": counted[0]}),
     }
 

@@ -89,7 +89,7 @@ def passages(
     if test is not None:
         rows = _lines(tokenizer, test, model.config.context_length)
         chosen = [each.ids for each in _contested(model, tokenizer, rows, ngrams)] or _beginnings(tokenizer, rows)
-    found = [_telling(model, tokenizer, ids) for ids in chosen[:HANDFUL] or [_without_text(model, tokenizer)]]
+    found = [_telling(model, tokenizer, ids) for ids in chosen[:HANDFUL] or [writable(model, tokenizer)]]
     # Rounded, so that equal machines agree on the order.
     found.sort(key=lambda each: -round(each[1], 3))
     return [passage for passage, _ in found]
@@ -105,7 +105,7 @@ def pairs(model: Transformer, tokenizer: Tokenizer, test: Split | None) -> list[
             found.append((tokens[:middle][: model.config.source_length], tokens[middle + 1 : -1]))
     found.sort(key=lambda each: -min(len(each[1]), LONGEST))
     if not found:
-        found = [([*_without_text(model, tokenizer)][: model.config.source_length], [])]
+        found = [([*writable(model, tokenizer)][: model.config.source_length], [])]
     cut = [(source, target[: min(math.ceil(len(target) * _SHOWN), LONGEST)]) for source, target in found[:HANDFUL]]
     most = model.config.context_length - 1
     return [(tokenizer.decode(source), tokenizer.decode(target[:most])) for source, target in cut]
@@ -207,10 +207,10 @@ def _telling(model: Transformer, tokenizer: Tokenizer, ids: tuple[int, ...]) -> 
     return Passage(text, last, block, head), float(weights.max())
 
 
-def _without_text(model: Transformer, tokenizer: Tokenizer) -> tuple[int, ...]:
+def writable(model: Transformer, tokenizer: Tokenizer) -> tuple[int, ...]:
     """A neutral sentence, else a token that can be typed."""
     tokens = (tokenizer.decode([token]) for token in range(tokenizer.vocab_size))
-    for sentence in chain(NEUTRAL, tokens):
+    for sentence in chain(NEUTRAL, sorted(tokens, key=lambda token: not token.strip())):
         try:
             ids = tuple(tokenizer.encode(sentence)[: model.config.context_length].tolist())
         except VitralError:

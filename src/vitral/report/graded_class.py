@@ -176,7 +176,14 @@ class GradedClass(Shown, Tabular):
             return _("No sheet could be graded.")
         mean = number(fmean(grade.points for grade in grades), ".1f")
         most = "; ".join(dict.fromkeys(points_text(grade.most) for grade in grades))
-        told = _("{n:,} sheets graded, mean {mean} of {most} points.", n=len(grades), mean=mean, most=most)
+        told = ngettext(
+            "{n:,} sheet graded, mean {mean} of {most} points.",
+            "{n:,} sheets graded, mean {mean} of {most} points.",
+            len(grades),
+            n=len(grades),
+            mean=mean,
+            most=most,
+        )
         first = max(self.steps(), key=lambda step: step.first, default=None)
         if first is None or not first.first:
             return f"{told} {_('No number is wrong in itself.')}"

@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from itertools import chain, count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jinja2
 from markupsafe import Markup
 
 from vitral.core import language as languages
@@ -30,6 +29,9 @@ from vitral.report.sections import (
     Section,
 )
 from vitral.report.tables import Table
+
+if TYPE_CHECKING:
+    import jinja2
 
 INK, MUTED, GRID, PAPER = "#1b1f24", "#59636e", "#d8dde3", "#ffffff"
 """Foreground, secondary text, grid and background of figures; a page maps them to its own (dark) colours."""
@@ -185,8 +187,10 @@ def language_code(language: str | None = None) -> str:
 
 
 @cache
-def templates() -> jinja2.Environment:
+def templates() -> "jinja2.Environment":
     """The templates of pages; every value is escaped, and `visible` writes hidden characters out."""
+    import jinja2  # only a page needs it
+
     loader = jinja2.PackageLoader("vitral.report", "templates")
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True

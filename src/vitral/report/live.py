@@ -18,11 +18,11 @@ from vitral.core.language import _
 from vitral.explanation.examples.document import TomlDocument
 from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.file import parse_example
+from vitral.explanation.examples.schema import CHOICES
 from vitral.explanation.exercises.sheets import ExerciseSheet
 from vitral.explanation.formulas import latex, mathml
 from vitral.explanation.narration import Choice
 from vitral.explanation.phrasebook import Phrases, catalogue, phrases
-from vitral.explanation.rows import Beam, Greedy
 from vitral.explanation.sheet import Sheet, sheet_graph
 from vitral.explanation.steps import Panel, Step
 from vitral.explanation.walks import walk_example
@@ -37,9 +37,6 @@ from vitral.report.sections import (
     Section,
 )
 from vitral.report.walkthrough import document, formula_of, steps_in_latex, to_page, to_sections
-
-CHOICES = (Greedy, Beam)
-"""Quantities whose numbers are indices of words."""
 
 
 def to_live(
@@ -98,12 +95,11 @@ def _words(table: str, say: Phrases) -> dict[str, str]:
 
 
 def _data(sheet: Sheet, graph: Plain, digits: int, say: Phrases) -> dict[str, Any]:
-    rows = [(quantity.name, quantity.row) for quantity in sheet.quantities]
     return {
         "graph": graph,
         "given": {name: _plain(sheet.values[name]) for name in graph["inputs"]},
-        "choices": [name for name, row in rows if row is not None and row.chooses],
-        "unexplained": [name for name, row in rows if isinstance(row, CHOICES)],
+        "choices": [each.name for each in sheet.quantities if each.chooses],
+        "unexplained": [each.name for each in sheet.quantities if each.name in CHOICES and not each.is_free],
         "vocabulary": list(sheet.vocabulary),
         "digits": digits,
         "comma": say.has_comma,

@@ -8,6 +8,8 @@ import tomli_w
 
 from vitral.core.files import check_report
 from vitral.core.language import N_, _
+from vitral.core.process import program
+from vitral.doctor.sample import WhySample
 from vitral.evaluation import NgramBaselines, baseline_name, loss_unit, rank_among_baselines
 from vitral.evaluation.copying import COPIED_WORDS
 from vitral.model import parameter_table
@@ -15,7 +17,8 @@ from vitral.report.folder import ReportFolder
 from vitral.report.html import page
 from vitral.report.lines import Line, loss_plot
 from vitral.report.model import parameter_section
-from vitral.report.sections import Callout, Details, Heading, Paragraph, Preformatted, Section
+from vitral.report.sections import Callout, Details, Heading, Listing, Paragraph, Preformatted, Section
+from vitral.report.survey import on_reading
 from vitral.report.tables import Column, Table, decimals, whole
 from vitral.runs import SealedRun, enter
 from vitral.runs.loading import warn_on_stderr
@@ -86,7 +89,8 @@ def sample_sections(run: SealedRun) -> list[Section]:
     records = run.config.corpus.records is not None
     copied = [] if records else [Paragraph(copied_text(list(samples.values())))]
     title = _("Its answers") if records else _("The text it wrote")
-    return [Heading(title), *shown, *copied, *folded, Heading(_("Losses"))]
+    told = Listing(tuple(WhySample.of(run).lines(program())))
+    return [Heading(title), *shown, *copied, *folded, Heading(_("Why is my sample bad?")), told, Heading(_("Losses"))]
 
 
 def copied_text(samples: Sequence[Mapping[str, Any]]) -> str:
@@ -121,18 +125,18 @@ def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: Repo
         if origin is not None:
             where = {"source": origin.get("source"), "form": origin.get("form")}
             told = _("Imported from {source} ({form}); it was not trained here.", **where)
-        caption = _("Training loss of single steps, with dropout.")
+        caption = _("Training loss of single steps, with dropout where there is any.")
         figure = [report.figure(drawn, "losses", caption, _("The training loss."))] if drawn is not None else []
         return [Paragraph(told), *figure]
     last, best = evaluations[-1], _best(evaluations)
-    rank = rank_among_baselines(best["test_loss"], baselines) if is_causal_lm else ""
+    rank = rank_among_baselines(best["test_loss"], baselines.orders) if is_causal_lm else ""
     sentence = N_("After {steps:,} steps the test loss is {loss:.3f} {unit}.")
     if rank:
         sentence = N_("After {steps:,} steps the test loss is {loss:.3f} {unit}, {rank}.")
     found = _(sentence, steps=best["step"], loss=best["test_loss"], unit=unit, rank=rank)
     if best["step"] != last["step"]:
-        later = N_("This is the best checkpoint; after all {steps:,} steps the test loss is {loss:.3f}.")
-        found += " " + _(later, steps=last["step"], loss=last["test_loss"])
+        later = N_("This is the best checkpoint; after all {steps:,} steps the test loss is {loss:.3f} {unit}.")
+        found += " " + _(later, steps=last["step"], loss=last["test_loss"], unit=unit)
     notes = [SINGLE_STEPS if events["step"] else MEAN_OF_BATCHES]
     notes += [HOLLOW] * bool(events["early"]) + [GRAY] * is_causal_lm
     figure = [] if drawn is None else [report.figure(drawn, "losses", " ".join(map(_, notes)), found)]
@@ -144,14 +148,22 @@ def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: Repo
     )
     exact = Column("test_exact_match", N_("exact answers of test"), decimals(3))
     columns = (*columns, *[exact] * (exact.key in last))
-    table = Table(_("Losses in {unit}", unit=unit), columns, evaluations)
-    return [Callout(found), *(Paragraph(_(one)) for one in run.document("corpus").get("problems", ())), *figure, table]
+    rows = list[dict[str, Any]]()
+    for event in evaluations:  # the last logged step, as the figure draws it
+        logged = [one["loss"] for one in events["step"] if one["step"] <= event["step"]]
+        rows.append({**event, "train_loss": (logged or [event["train_loss"]])[-1]})
+    table = Table(_("Losses in {unit}", unit=unit), columns, rows)
+    corpus = run.document("corpus")
+    about_text = on_reading(corpus.get("notes", ())) + [Paragraph(_(one)) for one in corpus.get("problems", ())]
+    return [Callout(found), *about_text, *figure, table]
 
 
-SINGLE_STEPS = N_("Loss against steps. Training: single steps, with dropout. Validation and test: full passes.")
+SINGLE_STEPS = N_(
+    "Loss against steps. Training: single steps, with dropout where there is any. Validation and test: full passes."
+)
 MEAN_OF_BATCHES = N_(
-    "Loss against steps. Training: mean over the batches since the previous evaluation, with dropout. "
-    "Validation and test: full passes."
+    "Loss against steps. Training: mean over the batches since the previous evaluation, with dropout where there is "
+    "any. Validation and test: full passes."
 )
 
 

@@ -197,7 +197,7 @@ def run_row(run: RunSummary) -> dict[str, Any]:
     above, below = ((order and baseline_name(order)) for order in (record["baseline_above"], record["baseline_below"]))
     rank = f"{above} – {below}" if above and below else NONE
     if not (above and below) and (above or below):
-        rank = _("below the {baseline}", baseline=above) if above else _("above the {baseline}", baseline=below)
+        rank = _("better than all") if above else _("worse than all")
     return {
         **record,
         "when": run.when,

@@ -161,12 +161,15 @@ def _samples(found: RunComparison) -> list[Section]:
     lacking: list[Section] = [Listing(lines)] if (lines := lacking_samples(found)) else []
     if not written:
         return [Heading(_("Samples")), *lacking] if lacking else []
-    how = _(
+    answering = {run.sealed.config.corpus.records is not None for run in found.runs}
+    of_texts = _(
         "Each run continues the same prompt with the same seed ({seed}), at temperature {temperature}: the first "
         "sample, not the best of several.",
         seed=found.seed,
         temperature=0.8,
     )
+    of_records = _("A run of records answers the first questions of its test split, at temperature 0.")
+    how = " ".join([of_texts] * (False in answering) + [of_records] * (True in answering))
     prompt = [Preformatted(found.prompt, _("prompt"))] if found.prompt else []
     return [Heading(_("Samples")), Paragraph(how), *prompt, Columns(tuple(written)), *lacking]
 

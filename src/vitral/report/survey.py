@@ -1,7 +1,7 @@
 """A text before training, with its n-gram baselines; and the losses of a run beside them: tables, text and pages."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from vitral.core.language import N_, _, in_language, number
 from vitral.core.shown import Shown, Tabular
 from vitral.data import CorpusReport, Dataset, Text, corpus_report
+from vitral.data.batches import Reading
 from vitral.evaluation import NgramBaselines, baseline_name, ngram_baselines
 from vitral.evaluation.losses import AnswerScore
 from vitral.evaluation.measures import NOVEL_LENGTH, Measures, TextMeasures
@@ -93,8 +94,8 @@ FACTS = (
 )
 
 
-def survey_dataset(dataset: Dataset, text: Text, *, context_length: int, batch_size: int) -> Survey:
-    """The survey of a prepared text, for batches of `batch_size` windows of `context_length` tokens."""
+def survey_dataset(dataset: Dataset, text: Text, *, context_length: int | Reading, batch_size: int) -> Survey:
+    """The survey of a prepared text, for batches of `batch_size` windows of `context_length` tokens, or records."""
     report = corpus_report(dataset, text, context_length=context_length, batch_size=batch_size)
     splits = dataset.splits
     return Survey(report, ngram_baselines(splits["train"], splits["test"], dataset.tokenizer.vocab_size))
@@ -149,10 +150,9 @@ def survey_sections(survey: Survey) -> list[Section]:
     report = survey.report
     problems = Listing(tuple(map(_, report.problems))) if report.problems else Paragraph(_("No problems were found."))
     advice = [Heading(_("Training on it"), 3), Listing(tuple(map(_, survey.advice)))] if survey.advice else []
-    read = _("On reading: {notes}", notes=" ".join(map(_, report.notes)))
     return [
         text_table(report),
-        *([Paragraph(read)] if report.notes else []),
+        *on_reading(report.notes),
         *advice,
         Heading(_("Problems"), 3),
         problems,
@@ -169,6 +169,11 @@ def survey_sections(survey: Survey) -> list[Section]:
     ]
 
 
+def on_reading(notes: Sequence[str]) -> list[Section]:
+    """What was changed in a text while it was read, and what is special in it."""
+    return [Paragraph(_("On reading: {notes}", notes=" ".join(map(_, notes))))] if notes else []
+
+
 LOSSES = (
     Column("num_targets", N_("tokens"), whole),
     Column("loss", N_("nats per token"), decimals(4)),
@@ -177,6 +182,8 @@ LOSSES = (
     Column("bits_per_byte", N_("bits per byte"), decimals(4)),
 )
 """Columns of a loss."""
+OF_LABELS = (Column("num_targets", N_("labels"), whole), Column("loss", N_("nats per label"), decimals(4)), LOSSES[2])
+"""Columns of a loss of labels."""
 EXACT = Column("exact_match", N_("exact answers"), decimals(4))
 SPLITS = (N_("train"), N_("validation"), N_("test"), N_("validation, hidden tokens"), N_("test, hidden tokens"))
 """Names of splits, as `_` translates them."""
@@ -189,18 +196,19 @@ def losses_table(measures: Measures | TextMeasures, *, baselines: bool = False) 
         measures: the measurements.
         baselines: whether the n-gram baselines on the test split are rows too.
     """
-    rows, first = measures.records(), Column("text", N_("text"))
+    rows, first, columns = measures.records(), Column("text", N_("text")), LOSSES
     if isinstance(measures, Measures):
         first = Column("split", N_("split"), named)
+        columns = OF_LABELS if measures.labels else LOSSES
         rows += [{"split": f"{name}, hidden tokens", **one.plain()} for name, one in measures.masked.items()]
-        if baselines and not measures.is_masked_lm:
+        if baselines and measures.is_of_next_tokens:
             losses = [(row["quantity"], row["value"]) for row in ngram_table(measures.baselines).plain()[:-1]]
             rows += [{"split": name, "loss": loss, "perplexity": math.exp(loss)} for name, loss in losses]
     answered = [row for row in rows if "exact_match" in row]
     for row in answered:
         row["exact_match"] = row["exact_match"]["share"]
     title = _("{run} at step {step:,}", run=measures.run, step=measures.step)
-    return Table(title, (first, *LOSSES, *[EXACT] * bool(answered)), rows)
+    return Table(title, (first, *columns, *[EXACT] * bool(answered)), rows)
 
 
 ANSWERS = (
@@ -240,8 +248,9 @@ def measures_sections(measures: Measures | TextMeasures) -> list[Section]:
             "per byte count the text as it is, and the model does not predict what the tokenizer leaves out."
         )
         return [*sections, *([Paragraph(note)] if measures.is_changed else [])]
-    sections.append(ngram_table(measures.baselines, _("N-gram baselines on the test split")))
-    sections.append(Paragraph(_("The test loss is {standing}.", standing=measures.standing)))
+    if measures.is_of_next_tokens:
+        sections.append(ngram_table(measures.baselines, _("N-gram baselines on the test split")))
+        sections.append(Paragraph(_("The test loss is {standing}.", standing=measures.standing)))
     sections += answers_sections(measures)
     sections += [Paragraph(_(problem)) for problem in measures.problems]
     copied = measures.copying

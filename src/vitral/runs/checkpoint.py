@@ -163,15 +163,16 @@ def load_state(folder: Path) -> Checkpoint:
 
 
 def of_tensors(raw: bytes) -> "dict[str, Tensor]":
-    """The tensors of a file of tensors, all of them floating-point."""
+    """The tensors of a file of tensors, all of them floating-point; float16, which saves room, becomes float32."""
     import safetensors.torch  # loads PyTorch, which takes seconds and which a list of runs does not need
+    import torch
 
     tensors = safetensors.torch.load(raw)
     for name, tensor in tensors.items():
         if not tensor.is_floating_point():
             said = N_("{name!a:.60} has type {dtype!a:.20}, not floating-point")
             raise ValueError(said.format(name=name, dtype=tensor.dtype))
-    return tensors
+    return {name: tensor.float() if tensor.dtype == torch.float16 else tensor for name, tensor in tensors.items()}
 
 
 def count_weights(folder: Path) -> int:

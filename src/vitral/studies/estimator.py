@@ -17,7 +17,7 @@ seed has on all arms alike, plus noise whose variance may differ from arm to arm
    under the null hypothesis with these variances, degrees of freedom and correlations (Dunnett 1955, Westfall and Young
    1993). Each interval and each p value come from that one level, so they cannot contradict each other.
 
-`tests/studies/test_estimator_by_simulation.py` counts the errors over simulated studies; `docs/experiments.md` has the
+`tests/studies/test_estimator_by_simulation.py` counts the errors over simulated studies; `docs/internals` has the
 table. With two arms the rule is the paired t test.
 
 Where runs have failed there is no mean to compare, and `rank_test` compares the ranks. `variance_of_trials` is the

@@ -268,14 +268,14 @@ def rank(result: StudyResult) -> Note:
     given = {"arm": capital(told_title(result, base)), "loss": nats(mean.mean), "unit": _(result.study.unit)}
     if not is_causal_lm(base.config):
         return Note(_("{arm}: test loss {loss} {unit}, of another task.", **given), base.arm.name)
-    loss = mean.mean / base.factor
-    place = rank_among_baselines(loss, result.baselines)
-    near = [order for order in neighbours(loss, result.baselines.orders) if order and result.beside_ngrams.get(order)]
+    orders = {order: result.baseline(order) for order in result.baselines.orders}
+    place = rank_among_baselines(mean.mean, orders)
+    near = [order for order in neighbours(mean.mean, orders) if order and result.beside_ngrams.get(order)]
     beside = {order: _beside(result, order) for order in near}
     zero = lambda one: one and one.low is not None and one.low <= 0 <= one.high  # noqa: E731
     equal = [baseline_name(order) for order, intervals in beside.items() if any(map(zero, intervals))]
     if equal:
-        place = _("not distinguishable from the {ngram} baseline", ngram=_(" and ").join(equal))
+        place = _("not distinguishable from the {ngram} table", ngram=_(" and ").join(equal))
     told = [_("{arm}: test loss {loss} {unit}, {rank}.", **given, rank=place)]
     told += [_told_beside(result, order, *intervals) for order, intervals in beside.items()]
     return Note(" ".join(told), base.arm.name)

@@ -6,11 +6,11 @@ from statistics import fmean
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.data import Dataset, prepare
-from vitral.data.batches import Batches, Reading, Split, thinned
+from vitral.data.batches import Batches, Split, thinned
 from vitral.data.config import CorpusConfig
 from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation import NgramBaselines, ngram_baselines
-from vitral.evaluation.losses import bits_per_nat
+from vitral.evaluation.losses import bits_per_nat, reading_of_run
 from vitral.evaluation.masking import filling_of
 from vitral.studies.design import Study
 from vitral.studies.resolution import ResolvedArm, tokens_key
@@ -87,12 +87,12 @@ def require_fit(
         UsageError: names the arm and the reason.
     """
     for arm, config in ((arm, arm.seeded(seed)) for arm in arms for seed in seeds):
-        data, reading = texts.of(config.corpus), Reading(config.model.context_length, config.model.source_length)
+        data, reading = texts.of(config.corpus), reading_of_run(config)
         where = _("study {study}, arm {arm}", study=study.name, arm=arm.arm.name)
         require_training_memory(config, data.tokenizer.vocab_size, where)
         try:
             Batches(data.splits["train"], context_length=reading, batch_size=config.training.batch_size, seed=0)
-            for part in ("validation", "test"):
+            for part in () if reading.by_label else ("validation", "test"):
                 bits_per_nat(thinned(data.splits[part], config.training.evaluation_tokens), reading, data.tokenizer)
             filling_of(config.training.objective, data.tokenizer)
         except UsageError as error:

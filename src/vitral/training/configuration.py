@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,11 @@ from vitral.core.language import N_
 from vitral.core.parts import changed_parts, without_sources
 from vitral.data import Corpus, CorpusConfig, Dataset, corpus_names, load_corpus, prepare
 from vitral.data.config import TASK
-from vitral.data.corpora import refuse_task_name
-from vitral.data.texts import records_in
+from vitral.data.corpora import records_in, refuse_task_name
 from vitral.runs import RunFolder, enter, load_run, refuse_existing
 from vitral.runs.config import Preset, presets
 from vitral.training import Callback, RunConfig, ranks, resume, train
 from vitral.training.deadline import TimeFrame
-from vitral.training.events import noting
 from vitral.training.plans import FIT, LADDER, LADDER_TRAINING, ResolvedPlan
 from vitral.training.run import how_far_begun, resolved_plan
 from vitral.training.text_plan import TextPlan, plan_text, usual_shape, written_plan
@@ -34,14 +32,14 @@ SIZED = (*SIZE, *PRECISION, "training.optimizer", "training.schedule")
 USUAL = ((0.0, (96, 2)), (0.5, (128, 4)), (5.0, (192, 4)), (15.0, (256, 6)))
 """(Minutes, (width, layers)): the size from that training time on where it is not chosen by measured speed.
 
-Up to 4 × 128 the sizes were compared at equal times (docs/speed.md, the ladder). 4 × 192 was trained for 10 and 15
-minutes (docs/experiments.md), beside no other size; 6 × 256 is extrapolated.
+Up to 4 × 128 the sizes were compared at equal times (docs/internals, the ladder). 4 × 192 was trained for 10 and 15
+minutes (docs/internals/experiments.md), beside no other size; 6 × 256 is extrapolated.
 """
 TASK_RECIPE: Mapping[str, Any] = {
     "model": {"d_model": 64, "positions": "learned"},
     "training": {"steps": 1000, "evaluate_every": 250, "optimizer": {"learning_rate": 0.03}},
 }
-"""A generated task where nothing else is given, besides the preset `fast` (docs/experiments.md)."""
+"""A generated task where nothing else is given, besides the preset `fast` (docs/internals/experiments.md)."""
 _IN_FLOAT32: Mapping[str, Any] = {"training": {"dtype": "float32"}}
 """The preset `fast` for a bare text: not every processor is faster in bfloat16."""
 
@@ -55,12 +53,14 @@ class RunPlan:
         text: how its text is trained on, with the reasons.
         corpus: the text, where it was read to plan; None where the configuration is a preset or a file.
         init_from: a run whose weights it starts from.
+        notes: what was chosen with a part of the model's size that the user set.
     """
 
     config: RunConfig
     text: TextPlan
     corpus: Corpus | None = None
     init_from: Path | None = None
+    notes: tuple[str, ...] = ()
 
     def dataset(self) -> Dataset:
         """The text, tokenized and split as the run will have it.
@@ -99,11 +99,11 @@ class RunPlan:
             return RunFolder(out)
         if ranks.leads():
             refuse_existing(out)
-        for line in () if self.corpus is None else self.text.lines:
-            noting(callback)(line)
         # A run that starts from another one has that one's tokenizer: training prepares its text itself.
         is_read = self.init_from is None and self.corpus is not None and ranks.leads()
         dataset = self.dataset() if is_read else None
+        if dataset is not None:
+            dataset = replace(dataset, remarks=(self.text.brief, *self.notes, *dataset.remarks))
         config = self.config.watched()  # unlike the runs of a study
         return train(config, out, callback=callback, dataset=dataset, init_from=self.init_from, frame=frame)
 
@@ -189,14 +189,16 @@ def plan_run(
         return RunPlan(config, written_plan(config, named), None, init_from)
     text = load_corpus(config.corpus)
     plan = plan_text(text, config, pins)
-    return RunPlan(RunConfig.parse(merge(*layers, plan.layer, *later), where), plan, text, init_from)
+    notes = _chosen_besides(merge(*layers), pins) if minutes is not None else ()
+    return RunPlan(RunConfig.parse(merge(*layers, plan.layer, *later), where), plan, text, init_from, notes)
 
 
 def _recognised(given: Mapping[str, Any], start: str | None, chosen: Mapping[str, Any]) -> Mapping[str, Any]:
     """The user's keys of [corpus] with the kind of the records in a file, unless a way of reading it is chosen."""
     if {"records", "field"} & {*given, *chosen}:
         return given
-    kind = records_in(Path(str(chosen.get("source", given.get("source", start)))))
+    source = str(chosen.get("source", given.get("source", start)))
+    kind = None if source in {*presets(), *corpus_names()} else records_in(source)
     return given if kind is None else {**given, "records": kind}
 
 
@@ -250,6 +252,18 @@ def _sized(minutes: float, chosen: set[str]) -> dict[str, Any]:
     size = next(size for size in LADDER if (size.model["d_model"], size.model["num_layers"]) == usual)
     plan = "auto" if chosen.isdisjoint(PRECISION) else "as-written"
     return {"model": size.model, "training": {**LADDER_TRAINING, "plan": plan}}
+
+
+def _chosen_besides(layer: Mapping[str, Any], pins: set[str]) -> tuple[str, ...]:
+    """A note of the sizes that were not measured, because the user set a key that training chooses with them."""
+    given = [key for key in SIZED if key in pins]
+    values = ((key, layer["model"].get(key.removeprefix("model."))) for key in SIZE if key not in pins)
+    chosen = [f"{key} = {value}" for key, value in values if value is not None]
+    if not given or not chosen:
+        return ()
+    chosen += [] if "model.dropout" in pins else ["model.dropout"]
+    sentence = N_("you set {given}; the plan chose {chosen}: to change one thing alone, set these too, in both runs")
+    return (sentence.format(given=", ".join(given), chosen=", ".join(chosen)),)
 
 
 def _require_text_or_preset(start: str | None, known: Mapping[str, Preset]) -> None:

@@ -23,7 +23,7 @@ from vitral.training.trainer import Trainer
 WARMUP = 0.05
 """Share of the new steps in which a rate that had decayed rises again."""
 PEAK = 0.5
-"""Their highest rate as a share of the parent's, where that had decayed (measured: docs/experiments.md)."""
+"""Their highest rate as a share of the parent's, where that had decayed (measured: docs/internals/experiments.md)."""
 
 
 def continue_run(
@@ -82,7 +82,7 @@ def continue_run(
             require_same_batches(parent)
             plan = resolved_plan(asked(parent.config, threads, minutes, steps), parent.dataset, frame)
             config = complete(continued(plan.config, parent.config, parent.state.step)).watched()
-            for line in (*plan.notes, schedule_note(config, parent.config)):
+            for line in (*plan.told, schedule_note(config, parent.config)):
                 note(line)
             state = replace(parent.state, loss_sum=0.0, loss_count=0, best_loss=None, best_step=None)
             trainer = Trainer(config, parent.dataset, parent.model, RunFolder(out), callback, state, parent.baselines)

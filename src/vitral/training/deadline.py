@@ -38,6 +38,10 @@ COUNTING = 0.4
 """Share of the time, from the first step on, in which no step is judged while n-grams are counted beside it."""
 IN_VAIN, LAST_DECAY = 2, 0.1
 """After so many evaluations without a lower validation loss the run ends, with a decay of this share of its steps."""
+OTHER_STEPS = N_(
+    "plan: {steps:,} steps instead of {planned:,}: a step takes {milliseconds:.0f} ms, and {left:.0f} of "
+    "{seconds:.0f} s are left for training"
+)
 
 
 @dataclass(frozen=True)
@@ -85,12 +89,13 @@ def steps_in(
             seconds=seconds,
         )
     sentence = N_("plan: {steps:,} steps of {milliseconds:.1f} ms in {time}")
-    notes.append(sentence.format(steps=steps, milliseconds=1000 * seconds, time=in_minutes(minutes)))
     enough = most_steps(config, num_tokens)
-    if enough < steps:
-        sentence = N_("plan: {steps:,} steps see each token of this text {times} times, which is enough")
-        notes.append(sentence.format(steps=enough, times=most_passes(config.model, num_tokens)))
-        steps = enough
+    planned = {"milliseconds": 1000 * seconds, "time": in_minutes(minutes)}
+    notes.append(sentence.format(**planned, steps=min(steps, enough)))
+    sentence = N_("plan: this text is worth {time}: {steps:,} steps see each token {times} times, which is enough")
+    worth, times = in_minutes(float(f"{minutes * enough / steps:.2g}")), most_passes(config.model, num_tokens)
+    notes.insert(0, sentence.format(time=worth, steps=enough, times=times))
+    steps = min(steps, enough)
     warmup = min(training.schedule.warmup_steps, steps // 10)
     return {
         "minutes": None,
@@ -239,12 +244,8 @@ class Deadline:
             return None
         begin = schedule.begin or 0
         warmup = min(schedule.warmup_steps, max(step - begin, (steps - begin) // 10))
-        sentence = N_(
-            "plan: {steps:,} steps instead of {planned:,}: a step takes {milliseconds:.0f} ms, and {left:.0f} of "
-            "{seconds:.0f} s are left for training"
-        )
         times = {"milliseconds": 1000 * a_step, "left": left, "seconds": self._seconds}
-        trainer.note(sentence.format(steps=steps, planned=training.steps, **times))
+        trainer.note(OTHER_STEPS.format(steps=steps, planned=training.steps, **times))
         changes: dict[str, Any] = {"steps": steps, "evaluate_every": every}
         if warmup < schedule.warmup_steps:
             changes["schedule"] = schedule.model_copy(update={"warmup_steps": warmup})

@@ -16,6 +16,8 @@ from vitral.core.devices import ordered_sums, precision
 from vitral.core.errors import StorageError, TrainingStopped, reason
 from vitral.core.language import N_, Message
 from vitral.core.streams import ambient_stream
+from vitral.data.batches import IGNORED
+from vitral.model.transformer import first_target
 from vitral.runs import Checkpoint
 from vitral.runs.config import ScheduleConfig
 from vitral.runs.objectives import predicts_next
@@ -172,14 +174,31 @@ def _fetched(*scalars: Tensor) -> list[float]:
 
 
 def loss_of(trainer: Trainer, step: int, micro: int, chain: str = "") -> tuple[Tensor, str]:
-    """Loss of one batch divided by the number of batches in a step, and the batch chain extended by this batch."""
+    """Loss of one batch as its part of the loss of a step, and the batch chain extended by this batch.
+
+    The parts of a step are as its targets, so that the loss is that of one large batch: batches of a text have equal
+    numbers of them, batches of records have not.
+    """
     training, batch = trainer.config.training, trainer.batches.batch(step, micro)
     seed, filling = trainer.config.seed, trainer.filling
     inputs, targets = (tensor.to(trainer.device) for tensor in make_inputs(batch, filling, seed, step, micro))
     opened = filling is not None and filling.is_shifted and filling.is_due(seed, step)
     with ambient_stream(seed, "dropout", step, micro), precision(trainer.device, training.dtype):
-        loss = trainer.loss(inputs, targets, opened) / training.accumulation
+        loss = trainer.loss(inputs, targets, opened) / _loss_divisor(trainer, step, micro)
     return loss, link(chain, *batch)
+
+
+def _loss_divisor(trainer: Trainer, step: int, micro: int) -> float:
+    """What a batch's mean loss is divided by, so that the batches of a step add up to the mean over all targets."""
+    number, masking, seed = trainer.config.training.accumulation, trainer.filling, trainer.config.seed
+    if trainer.dataset.answers is None or number == 1:
+        return number
+    if trainer.counted[0] != step:
+        first = 0 if masking is not None and masking.is_due(seed, step) else first_target(trainer.model.mask)
+        made = (make_inputs(trainer.batches.batch(step, each), masking, seed, step, each) for each in range(number))
+        trainer.counted = step, [int((targets[..., first:] != IGNORED).sum()) for _, targets in made]
+    counts = trainer.counted[1]
+    return sum(counts) / max(1, counts[micro])
 
 
 def after_step(trainer: Trainer) -> None:

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from operator import itemgetter
 from typing import Any
 
 import torch
@@ -38,6 +37,12 @@ WORTH_COMPILING = 1800.0
 """Seconds of training above which compiling is likely to pay off: a fitted size is compiled up to three times."""
 Timed = tuple[RunConfig, float]
 """A configuration, and the seconds of a step by it."""
+ONE_FASTER = N_("plan: 1 thread (a step: 1 thread {one:.1f} ms, {threads} threads {several:.1f} ms)")
+SEVERAL_FASTER = N_("plan: {threads} threads (a step: 1 thread {one:.1f} ms, {threads} threads {several:.1f} ms)")
+FASTEST = N_("plan: {plan} (a step: {times})")
+"""What the trials of steps have measured: for a run's record and the doctor, not for a log."""
+SAVED = 0.95
+"""A precision is taken for the share of the time that it takes; one that saves less may only seem faster."""
 FIT = "fit"
 """The value of training.plan with which the model's size is chosen too."""
 
@@ -53,6 +58,12 @@ class ResolvedPlan:
 
     config: RunConfig
     notes: tuple[str, ...]
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The decisions, without the measurements."""
+        measured = {ONE_FASTER, SEVERAL_FASTER, FASTEST}
+        return tuple(one for one in self.notes if getattr(one, "sentence", one) not in measured)
 
 
 @dataclass
@@ -140,11 +151,7 @@ def _faster_threads(trials: _Trials, config: RunConfig) -> int:
         with using_threads(threads):
             seconds.append(trials.time(config, THREAD_SHARE, trials=1))
     one, several = seconds
-    sentence = (
-        N_("plan: {threads} threads (a step: 1 thread {one:.1f} ms, {threads} threads {several:.1f} ms)")
-        if several < one
-        else N_("plan: 1 thread (a step: 1 thread {one:.1f} ms, {threads} threads {several:.1f} ms)")
-    )
+    sentence = SEVERAL_FASTER if several < one else ONE_FASTER
     trials.notes.append(sentence.format(threads=most, one=1000 * one, several=1000 * several))
     return most if several < one else 1
 
@@ -184,7 +191,7 @@ def _fastest(trials: _Trials, config: RunConfig) -> Timed:
         sentence = N_("{before}, {plan} {milliseconds:.1f} ms") if said else N_("{plan} {milliseconds:.1f} ms")
         told = {"plan": _told(one), "milliseconds": 1000 * timed[-1][1]}
         said.append(sentence.format(before=said[-1] if said else "", **told))
-        return min(timed, key=itemgetter(1))
+        return min(timed, key=lambda each: each[1] * (SAVED if each is timed[0] else 1))
 
     plainest = _plainest(config)
     best = enter(plainest)
@@ -196,7 +203,7 @@ def _fastest(trials: _Trials, config: RunConfig) -> Timed:
             best = enter(best[0].with_training(compile=True))
         except Exception as error:  # the compiler and its backends raise many types
             trials.notes.append(no_compiler(error))
-    trials.notes.append(N_("plan: {plan} (a step: {times})").format(plan=_told(best[0]), times=said[-1]))
+    trials.notes.append(FASTEST.format(plan=_told(best[0]), times=said[-1]))
     return best
 
 
@@ -287,11 +294,11 @@ LADDER = (
     Size(2500, {"d_model": 192, "num_layers": 4, "num_heads": 6, "d_ff": 768}),
     Size(3000, {"d_model": 256, "num_layers": 6, "num_heads": 8, "d_ff": 1024}),
 )
-"""Sizes from small to large; up to 128 × 4 the borders are measured, the others are extrapolated (docs/speed.md)."""
+"""Sizes from small to large; up to 128 × 4 the borders are measured, the others are extrapolated (docs/internals)."""
 
 MOST_PER_TOKEN = 4.0
 """Parameters per token of the training text above which a size ends no better than a smaller one: it learns the text by
-heart, or with more dropout takes longer to the same loss (measured: docs/experiments.md)."""
+heart, or with more dropout takes longer to the same loss (measured: docs/internals/experiments.md)."""
 
 
 def sizes_for(config: RunConfig, num_tokens: int) -> list[RunConfig]:

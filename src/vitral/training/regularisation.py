@@ -1,6 +1,6 @@
 """Dropout and weight decay: how strongly a run is kept from learning its text by heart.
 
-How often the text is seen decides, and how large the model is for it. The table is measured (docs/experiments.md).
+How often the text is seen decides, and how large the model is for it. The table is measured (docs/internals).
 """
 
 from collections.abc import Mapping

@@ -98,8 +98,9 @@ def train(
             config = _labelled(config, dataset, source)
         dataset = _judged(dataset, config, SPLITS if source is None else SPLITS[:1])  # a tuned model keeps its context
         resolved = resolved_plan(config, dataset, frame)
-        problems = [N_("problem: {text}").format(text=each) for each in dataset.problems if config.training.watch]
-        for line in (*dataset.remarks, *problems, *resolved.notes):
+        problems = [N_("problem: {text}").format(text=each) for each in dataset.problems]
+        about_text = [*problems, *dataset.remarks, *dataset.notes] if config.training.watch else []
+        for line in (*resolved.told[:1], *about_text, *resolved.told[1:]):
             noting(callback)(line)
         require_training_memory(resolved.config, dataset.tokenizer.vocab_size, "config")
         config = complete(resolved.config)
@@ -134,7 +135,7 @@ def _judged(dataset: Dataset, config: RunConfig, splits: Sequence[str]) -> Datas
 
     Records that are longer than the model reads are named.
     """
-    length, reading = config.model.context_length, reading_of_config(config.model)
+    reading = reading_of_config(config.model)
     for name in splits:
         split = dataset.splits[name]
         if not count_windows(split, reading).any():
@@ -142,11 +143,11 @@ def _judged(dataset: Dataset, config: RunConfig, splits: Sequence[str]) -> Datas
     if dataset.answers is not None:
         lost = sum(int((~reading.fits(split)).sum()) for split in dataset.splits.values())
         note = N_("Records that are longer than the model reads, and left out: {number:,}.").format(number=lost)
-        dataset = replace(dataset, remarks=(*dataset.remarks, *([note] if lost else [])))
+        dataset = replace(dataset, notes=(*dataset.notes, *([note] if lost else [])))
     if dataset.text.characters > MOST_REPORTED:
         return dataset
     text = dataset.load_text().text
-    report = corpus_report(dataset, text, context_length=length, batch_size=config.training.batch_size)
+    report = corpus_report(dataset, text, context_length=reading, batch_size=config.training.batch_size)
     return replace(dataset, problems=report.loss_problems)
 
 

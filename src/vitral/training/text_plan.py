@@ -6,7 +6,7 @@ expected. What the user has chosen stays as it is.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from vitral.core.language import N_
 from vitral.data import BLOCK, Corpus, CorpusConfig, Dataset, Split, prepare
 from vitral.data.answers import KIND_NAMES as TOLD_RECORDS
 from vitral.data.batches import source_lengths
-from vitral.data.long_texts import character_counts
+from vitral.data.tokenizers import alphabet_counts
 from vitral.model.config import DropoutConfig
 from vitral.runs import RunConfig
 from vitral.training.deadline import in_minutes
@@ -32,8 +32,8 @@ HELD_OUT = 0.15
 SHAPES = ((0.0, 50, 32), (0.5, 128, 16), (3.0, 256, 8), (10.0, 192, 16), (60.0, 256, 16))
 """(Minutes, context length, batch size) from that training time on.
 
-50 and 128 are the contexts of the ladder and of `fast` (docs/speed.md). 256 was compared with 128 at one, three and
-five minutes, and with 192 at three, five and fifteen (docs/experiments.md); for an hour nothing else was tried.
+50 and 128 are the contexts of the ladder and of `fast` (docs/internals). 256 was compared with 128 at one, three and
+five minutes, and with 192 at three, five and fifteen (docs/internals/experiments); for an hour nothing else was tried.
 """
 EXPECTED_STEPS = 1_000
 """Steps that a run makes in half a minute to five, roughly: a longer one has a larger model, up to the largest that
@@ -46,7 +46,7 @@ ENOUGH_MINUTES = 5.0
 """Minutes from which on byte pairs are chosen; in fewer, the model stays above the trigram baseline of its tokens."""
 LONG = 2_400_000
 """Characters from which on byte pairs are chosen. At this length their loss per character is lower at equal arithmetic,
-and at twice this length a quarter of an hour is as good as an hour in characters (docs/experiments.md)."""
+and at twice this length a quarter of an hour is as good as an hour in characters (docs/internals/experiments.md)."""
 MOST_ENCODED = 20_000_000
 """Characters of a longer text take too much of the time to encode as byte pairs."""
 COUNTED = 1 << 24
@@ -104,6 +104,11 @@ class TextPlan:
         """The plan as English sentences, one for each choice."""
         return tuple(KIND_NAMES[choice.key].format(value=choice.word, reason=choice.reason) for choice in self.choices)
 
+    @property
+    def brief(self) -> str:
+        """All choices in one line, without reasons."""
+        return BRIEF.format(**{choice.key.split(".")[1]: choice.word for choice in self.choices})
+
     def plain(self) -> list[dict[str, Any]]:
         """The choices as plain data."""
         return [asdict(choice) for choice in self.choices]
@@ -118,6 +123,10 @@ KIND_NAMES = {
     "model.dropout": N_("plan: dropout {value}: {reason}"),
 }
 """What a choice says, by its key."""
+BRIEF = N_(
+    "plan: tokenizer {tokenizer}, split {split}, context {context_length}, batch {batch_size}, dropout {dropout} "
+    "(vitral corpus says why)"
+)
 
 LONGEST_RECORD = 512
 """Tokens of a record that is trained on, where the context is chosen; longer ones are left out."""
@@ -151,7 +160,7 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
     Raises:
         UsageError: the text is shorter than `LEAST_CHARACTERS`, or cannot be split or tokenized as the user wants.
     """
-    size, alphabet = len(corpus.text), _alphabet(corpus)
+    size, alphabet = len(corpus.text), _alphabet(corpus, config.corpus.specials or ())
     values, choices = _values(config), list[Choice]()
 
     def choose(key: str, value: Any, reason: str) -> None:
@@ -171,7 +180,7 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
         choose("corpus.split", *(_split(size) if corpus.shards is None else ("blocks", IN_FILES)))
     else:
         kind = TOLD_RECORDS.get(config.corpus.records or "", N_("sequences of a task"))
-        why = N_("{number:,} {kind}, each whole in one split").format(number=len(corpus.records), kind=kind)
+        why = N_("{number:,} {kind}, each whole in one split").format(number=len(corpus.records.distinct), kind=kind)
         choices.append(Choice("corpus.split", values["corpus.split"], why, is_pinned=True))
     choose("corpus.tokenizer", *(_tokenizer(size, alphabet, config) if corpus.shards is None else OF_TOKENS))
     for shape in (
@@ -242,9 +251,10 @@ def _values(config: RunConfig) -> dict[str, Any]:
     return values if config.corpus.task is None else {**values, "corpus.split": "sequences"}
 
 
-def _alphabet(corpus: Corpus) -> int:
+def _alphabet(corpus: Corpus, specials: Sequence[str]) -> int:
+    """Distinct characters outside special tokens."""
     text = corpus.text
-    return len(character_counts([text if isinstance(text, str) else text[:COUNTED]]))
+    return len(alphabet_counts([text if isinstance(text, str) else text[:COUNTED]], specials))
 
 
 def _shape(minutes: float | None) -> tuple[int, int]:
@@ -266,12 +276,15 @@ def _split(size: int) -> tuple[str, str]:
 
 
 def _tokenizer(size: int, alphabet: int, config: RunConfig) -> tuple[dict[str, Any], str]:
-    """The tokenizer with the fewest bits per character at equal arithmetic (measured: docs/experiments.md)."""
+    """The tokenizer with the fewest bits per character at equal arithmetic (measured: docs/internals/experiments)."""
     there = {"alphabet": alphabet, "size": size}
     is_brief = (config.training.minutes or 0) < ENOUGH_MINUTES
     if is_brief or not LONG <= size <= MOST_ENCODED or alphabet >= LARGE_ALPHABET:
         one, several = N_("1 distinct character in {size:,}"), N_("{alphabet:,} distinct characters in {size:,}")
-        return {"name": "char"}, (one if alphabet == 1 else several).format(**there)
+        if special := len(config.corpus.specials or ()):  # <PAD> is a token too
+            several = N_("{alphabet:,} distinct characters; with {special} special tokens and <PAD> {tokens:,} tokens")
+            there |= {"special": special, "tokens": alphabet + special + 1}
+        return {"name": "char"}, (one if alphabet == 1 and not special else several).format(**there)
     why = N_("{alphabet:,} distinct characters in {size:,}; byte pairs are better for texts this long").format(**there)
     return {"name": "bpe", "vocab_size": 1024}, why
 

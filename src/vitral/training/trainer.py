@@ -154,6 +154,7 @@ class Trainer:
         parameters: of the model, by name.
         optimizer: of these parameters, as configured.
         spent: seconds of the run's minutes that are over, in all sessions; None: the run has no minutes.
+        counted: a step, and the number of targets of each of its batches.
         failure: an exception of the callback; training stops as if asked to, and raises it at the end.
     """
 
@@ -176,6 +177,7 @@ class Trainer:
     began: float = field(default_factory=time.perf_counter)
     waited: float = 0.0
     spent: Callable[[], float] | None = None
+    counted: tuple[int, list[int]] = (-1, [])
 
     def __post_init__(self) -> None:
         """Build the batches and, for the masked objective, the masking; both may refuse the text or tokenizer."""

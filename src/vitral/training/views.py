@@ -5,12 +5,10 @@ They change nothing of the run: no number, no checkpoint and no decision depends
 
 import math
 import time
-from collections.abc import Iterator
 from typing import Any
 
 from vitral.core.errors import UsageError
-from vitral.data.answers import ANSWER, END
-from vitral.decoding import Sampling, asking, generate
+from vitral.decoding import Sampling, answered, generate
 from vitral.evaluation import copied_spans
 from vitral.runs.objectives import predicts_next
 from vitral.training import ranks
@@ -22,8 +20,6 @@ EARLY_AFTER = 6.0
 EARLY_STEPPING = 2.0
 """Seconds of training before it, also where the program started slowly."""
 EARLY_TOKENS = 1 << 13
-SHOWN = 3
-"""Questions whose answers are shown."""
 
 
 def early_is_due(trainer: Trainer) -> bool:
@@ -65,7 +61,9 @@ def sample_event(trainer: Trainer) -> dict[str, Any]:
     Of records it is the answers to the first questions of the validation split.
     """
     if trainer.dataset.answers is not None:
-        return {"event": "sample", "step": trainer.state.step, "text": "\n".join(_answered(trainer))}
+        split, how = trainer.dataset.splits["validation"], trainer.batches.reading
+        shown = answered(trainer.model, trainer.dataset.tokenizer, split, how, trainer.config.training.sample_tokens)
+        return {"event": "sample", "step": trainer.state.step, "text": "\n".join(shown)}
     sample = generate(
         trainer.model,
         trainer.dataset.tokenizer,
@@ -77,15 +75,3 @@ def sample_event(trainer: Trainer) -> dict[str, Any]:
     event = {"event": "sample", "step": trainer.state.step, "text": sample.text}
     text = trainer.searched
     return event if text is None else {**event, "copied": [list(span) for span in copied_spans(sample.text, text)]}
-
-
-def _answered(trainer: Trainer) -> Iterator[str]:
-    """Some questions, each with the answer of the current weights, and the right one where that is another."""
-    model, split, tokenizer = trainer.model, trainer.dataset.splits["validation"], trainer.dataset.tokenizer
-    shown = split.segments[trainer.batches.reading.fits(split)][:SHOWN]
-    records = [tokenizer.decode(split.tokens[begin:end]) for begin, end in shown]
-    told = [(question, rest.partition(END)[0]) for question, _, rest in (each.partition(ANSWER) for each in records)]
-    asked, options = asking(model, tokenizer, [question for question, _ in told])
-    how = {"max_tokens": trainer.config.training.sample_tokens, "sampling": Sampling(temperature=0.0)}
-    for (question, right), found in zip(told, generate(model, tokenizer, asked, **how, options=options), strict=True):
-        yield f"{question} → {found.text} {'✓' if found.text == right else f'✗ {right}'}"

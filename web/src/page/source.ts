@@ -91,8 +91,10 @@ export interface About {
   kinds?: string[][];
   /** Sentences to open with: of the run's held-out text, or one that its vocabulary can write. */
   passages: string[];
+  /** Whether the model wrote them, since the text is private. */
+  private?: boolean;
   /** Of each passage, the token, the block and the head that the page shows first. */
-  openings?: { position: number; block: number; head: number }[];
+  openings?: { position: number; block: number; head: number; figure?: string }[];
   tokenizer: Record<string, unknown>;
   /** Tokens that are never drawn. */
   specials: number[];
@@ -106,6 +108,8 @@ export interface About {
   /** Whether a server computes the numbers, with PyTorch. */
   served?: boolean;
   commands: Record<string, string>;
+  /** What a shell calls Vitral. */
+  program?: string;
   language: string;
   vitral: string;
 }

@@ -366,7 +366,7 @@ export function read(fragment: string): void {
     if (code in LANGUAGES) language.value = code;
     stage.value = whole("w", 1, WORKED, 1);
     compared.value = whole("j", -1, MOST, -1);
-    figure.value = (found.get("f") ?? "").replace(/[^a-z-]/g, "");
+    figure.value = (found.get("f") ?? opening?.figure ?? "").replace(/[^a-z-]/g, "");
     trail.value = spotsOf(found.get("o") ?? "");
     sweepFrom.value = found.get("x");
     const [one, two] = numbers(found.get("y"));

@@ -1,9 +1,10 @@
-"""Questions to a run: `generate`, `chat`, `fill`, `evaluate`, `inspect`; and the run itself: `load`."""
+"""Questions to a run: `generate`, `chat`, `fill`, `evaluate`, `why`, `inspect`; and the run itself: `load`."""
 
 import time
 from collections.abc import Sequence
 from dataclasses import replace as changed
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from annotated_types import Interval
@@ -25,6 +26,7 @@ from vitral.app.arguments import (
     given,
     lines,
     opened,
+    path_of,
     validated,
 )
 from vitral.core.errors import UsageError
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from vitral.app.conversation import Conversation
     from vitral.app.results import FilledGaps, Inspection, Samples
     from vitral.app.run import Run
+    from vitral.doctor.sample import WhySample
     from vitral.evaluation.measures import Measures, TextMeasures
 
 SAMPLE_TOKENS = 1000
@@ -69,8 +72,8 @@ def generate(
 
     Args:
         run: Folder of a run.
-        prompt: Text to continue.  [default: empty, the beginning of a line]
-        source: Of a run of pairs or labels: text to answer, or @ and a file with one on each line; repeatable.
+        prompt: Text to continue; of a run of chats a message to answer.  [default: empty, the beginning of a line]
+        source: Of a run of pairs, labels or chats: text to answer, or @ and a file with one on each line; repeatable.
         max_tokens: Tokens to generate at most.
         num_samples: Number of texts to generate.
         temperature: Sampling temperature: 0 is greedy, lower is less random.  [default: 0.8, of a source 0]
@@ -98,7 +101,7 @@ def generate(
         UsageError: not a run, an invalid option, a character the model has never seen, or a prompt that is too long.
     """
     from vitral.app.results import Samples
-    from vitral.data import UnseenCharacter
+    from vitral.data.answers import ANSWER
     from vitral.decoding import GenerateOptions, Sampling, asking, beam_search, stream, way_of
     from vitral.decoding import generate as sampled
     from vitral.decoding.text import check_stop
@@ -106,17 +109,23 @@ def generate(
     if num_beams is not None and num_samples > num_beams:
         raise UsageError("--samples {n}: there are at most as many as --beams {beams}", n=num_samples, beams=num_beams)
     check_stop(stop)
+    kept = {"top_k": top_k, "top_p": top_p, "min_p": min_p}
     loaded, began = opened(run, checkpoint, device, dtype), time.perf_counter()
     model, tokenizer, sources = loaded.model, loaded.tokenizer, [source] if isinstance(source, str) else list(source)
-    if sources or model.encoder is not None or model.config.num_labels:
+    is_chat = loaded.sealed.config.corpus.records == "chats" and ANSWER not in prompt
+    if is_chat and prompt and not sources:  # a first message; a whole chat is written with its special tokens
+        sources, prompt = [prompt], ""
+    if sources or is_chat or model.encoder is not None or model.config.num_labels:
         _require_sources(loaded, sources, prompt)
     if model.config.num_labels:
+        tuned = {"samples": num_samples > 1, "beams": num_beams, "temperature": temperature, "stop": stop, **kept}
+        refuse_given(loaded.path, **tuned, repetition_penalty=repetition_penalty != 1)
         named = tuple(loaded.labelled(loaded.readable(one, replace)) for one in sources)
         return Samples(str(loaded.path), loaded.step, named, is_answers=True)
     loaded.sealed.require_causal_lm()
     heat = 0.0 if greedy else temperature if temperature is not None else 0.8 * (not sources)
-    kept = {"top_k": top_k, "top_p": top_p, "min_p": min_p, "repetition_penalty": repetition_penalty}
-    chosen = {"sampling": Sampling.parse({"temperature": heat, **kept}, "generate"), "seed": seed}
+    drawn = {"temperature": heat, **kept, "repetition_penalty": repetition_penalty}
+    chosen = {"sampling": Sampling.parse(drawn, "generate"), "seed": seed}
     options = GenerateOptions(num_samples=num_samples, crop=crop, use_cache=use_cache)
     how: dict[str, Any] = {"max_tokens": max_tokens, "stop": tuple(stop)}
 
@@ -124,37 +133,36 @@ def generate(
         return asking(model, tokenizer, texts, options) if sources else (texts, options)
 
     with loaded.in_precision():
-        try:
-            texts = [loaded.readable(one, replace) for one in sources or [prompt]]
-            if num_beams is not None:
-                how |= {"num_beams": num_beams, "length_penalty": length_penalty}
-                groups = [beam_search(model, tokenizer, one, **how, options=own) for (one,), own in map(asked, texts)]
-            elif on_text is None or len(texts) * num_samples > 1:
-                prompts, own = asked(*texts)
-                every = sampled(model, tokenizer, prompts, **how, **chosen, options=own)
-                groups = [every[at : at + num_samples] for at in range(0, len(every), num_samples)]
-            else:
-                (one,), own = asked(*texts)
-                pieces, groups = stream(model, tokenizer, one, **how, **chosen, options=own), [[]]
-                for piece in chain([] if sources else texts, pieces):
-                    on_text(piece)
-        except UnseenCharacter as error:
-            raise UsageError(
-                '{where} is not in {alphabet}; remove it, or replace such characters: --replace " "',
-                where=error.where,
-                alphabet=error.alphabet,
-            ) from None
+        texts = [loaded.readable(one, replace) for one in sources or [prompt]]
+        if num_beams is not None:
+            how |= {"num_beams": num_beams, "length_penalty": length_penalty}
+            groups = [beam_search(model, tokenizer, one, **how, options=own) for (one,), own in map(asked, texts)]
+        elif on_text is None or len(texts) * num_samples > 1:
+            prompts, own = asked(*texts)
+            every = sampled(model, tokenizer, prompts, **how, **chosen, options=own)
+            groups = [every[at : at + num_samples] for at in range(0, len(every), num_samples)]
+        else:
+            (one,), own = asked(*texts)
+            pieces, groups = stream(model, tokenizer, one, **how, **chosen, options=own), [[]]
+            for piece in chain([] if sources else texts, pieces):
+                on_text(piece)
         way = way_of(model, use_cache=use_cache)
     seconds = time.perf_counter() - began
     found = tuple(changed(one, prompt=text) for text, group in zip(texts, groups, strict=True) for one in group)
     return Samples(str(loaded.path), loaded.step, found, seconds, way, is_answers=bool(sources))
 
 
+def refuse_given(path: Path, **options: Any) -> None:
+    """Refuse options of writing where a label is named."""
+    for name in (name for name, value in options.items() if value):
+        raise UsageError("{path}: it names a label, and writes no text; leave {option} out", path=path, option=name)
+
+
 def _require_sources(run: "Run", sources: Sequence[str], prompt: str) -> None:
     """Refuse a source where there is no answer to one, and a run of sources without any."""
     from vitral.data.answers import checked
 
-    if run.sealed.config.corpus.records in (None, "chats"):
+    if run.sealed.config.corpus.records is None:
         raise UsageError("{path}: its text has no answers to a source; continue a text with --prompt", path=run.path)
     if prompt or not sources:
         raise UsageError("{path}: it answers sources: give --source TEXT, and no --prompt", path=run.path)
@@ -330,6 +338,26 @@ def evaluate(
     problems = tuple(loaded.sealed.document("corpus").get("problems", ()))
     told = {"is_masked_lm": masking is not None, "problems": problems}
     return Measures(folder, step, baselines=loaded.ngram_baselines(), copying=copied, **told, **found)
+
+
+@validated
+def why(run: RunLike) -> "WhySample":
+    """Say why the sample of a run is as it is, and what to try next.
+
+    From facts of the run: its steps and size, the length of its text and how often it was read, the n-gram tables,
+    problems of the text.
+
+    Args:
+        run: Folder of a run.
+
+    Raises:
+        UsageError: not a run, or an imported one, which was not trained here.
+    """
+    from vitral.doctor.sample import WhySample
+    from vitral.runs import enter
+    from vitral.runs.loading import warn_on_stderr
+
+    return WhySample.of(enter(path_of(run), warn_on_stderr))
 
 
 @validated

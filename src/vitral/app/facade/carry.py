@@ -1,8 +1,8 @@
-"""Runs carried elsewhere: `bundle` and `open_` as pages, `import_` and `export` as models of other libraries."""
+"""Runs carried elsewhere: `bundle`, `open_` and `serve` on this machine, `import_` and `export` for other libraries."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Interval
 
@@ -35,11 +35,14 @@ def bundle(
     corpus: Text | None = None,
     ablations: Annotated[bool | None, Option("--ablations/--no-ablations")] = None,
     tour: Annotated[Paths | None, Option(metavar="FILE")] = None,
+    with_passages: bool = False,
 ) -> "Bundle":
     """Write a run, or two side by side, as one page that computes in any browser.
 
     The page carries the model: type a sentence and see every number, without a server or a network. When it is opened,
     it compares its numbers with those of PyTorch. Two runs of one tokenizer read the same sentence, token by token.
+
+    Of a text of your own no passage and no count is carried, unless you say so; the weights can remember some of it.
 
     Args:
         runs: Folder of a run, or of two.
@@ -48,6 +51,7 @@ def bundle(
         corpus: The run's text, if it is no longer where it was: a file, a folder, a name.
         ablations: Measure on the test split what each part is worth.  [default: where it takes a few seconds]
         tour: TOML file with a tour of your own; see docs/page.md.
+        with_passages: Also carry passages of the held-out text and n-gram counts of a text of your own.
 
     Raises:
         UsageError: not a run, more than two, two of different tokenizers, the file exists already, the page would be
@@ -56,7 +60,7 @@ def bundle(
     """
     from vitral.app.results import Bundle
     from vitral.compare import short_names
-    from vitral.core.files import create_durably, require_free
+    from vitral.core.files import create_durably, require_free, storage
     from vitral.page import page_document, page_of
     from vitral.page.tour import stops_of
     from vitral.runs import load_run
@@ -67,17 +71,21 @@ def bundle(
     if not 0 < len({*places}) == len(places) < 3:
         raise UsageError("bundle: a page shows one run, or two different ones; vitral open RUN... shows many in a list")
     path = Path(f"{places[0].name}.html") if out is None else Path(out)
-    require_free(path, is_in_folder=True)
+    require_free(path)
+    with storage(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
     stops = None if tour is None else stops_of(Path(tour))
     loaded, corpora = {}, [corpus]
     for name, folder, run in zip(short_names(places), folders, listed, strict=True):
-        which, own = (None, None) if isinstance(run, str | Path) else (run.which, run.corpus)
-        loaded[name] = load_run(folder, checkpoint or which or "best")
-        corpora.append(own)
-    made = page_of(loaded, [str(one) for one in corpora if one is not None], ablated=ablations)
+        loaded[name] = load_run(folder, _which(run, checkpoint))
+        corpora.append(None if isinstance(run, str | Path) else run.corpus)
+    texts = [str(one) for one in corpora if one is not None]
+    made = page_of(loaded, texts, ablated=ablations, with_passages=with_passages)
     content = page_document(made, stops).encode()
     create_durably(path, content)
-    return Bundle(path, len(content))
+    told = [one.about for one in (made, made.beside) if one is not None]
+    shown = [one["passages"] for one in told if "name" in one["text"] and not one.get("private")]
+    return Bundle(path, len(content), sum(map(len, shown)), max(one.get("counts", {}).get("order", 0) for one in told))
 
 
 @validated
@@ -91,7 +99,7 @@ def open_(
     browser: Annotated[bool, Option("--no-browser", default=False, read=lambda option, given: not given)] = True,
     announce: Callback | None = None,
 ) -> None:
-    """Open runs as a page: type a sentence, see everything.
+    """Open runs as a page (extra: serve): type a sentence, see everything.
 
     A server on this machine computes the numbers; no other machine and no other page can ask it. The address that it
     prints has a secret behind the #; keep it to yourself. Ctrl+C ends the server.
@@ -128,6 +136,47 @@ def open_(
     )
 
 
+@validated
+def serve(
+    runs: Annotated[RunLike | Sequence[RunLike], Argument("RUN...", list[Path])],
+    *,
+    checkpoint: Which = None,
+    port: Annotated[int, Interval(ge=0, le=65535)] = 0,
+    announce: Callable[[str, str], Any] | None = None,
+) -> None:
+    """Serve runs to OpenAI's clients and to lm-evaluation-harness: completions, chats, log-probabilities.
+
+    A server on this machine answers /v1/models, /v1/completions and /v1/chat/completions; no other machine can ask it,
+    and nobody without the API key that it prints. Ctrl+C ends the server.
+
+    Args:
+        runs: Folders of runs.
+        checkpoint: Checkpoint with the lowest validation loss (best), or the last one.
+        port: Port of this machine.  [default: a free one]
+        announce: Python only: called with the address and the API key, which are printed otherwise.
+
+    Raises:
+        UsageError: not a run, one that continues no text, the extra `serve` is not installed, or the port is taken.
+    """
+    from vitral.compare import short_names
+    from vitral.page.server.serving import require_server, serve_completions
+    from vitral.runs import load_run
+
+    require_server()
+    folders = [path_of(run) for run in _listed(runs)]
+    if not folders:
+        raise UsageError("serve: at least one run is needed")
+    names = short_names([folder.resolve() for folder in folders])
+    read = zip(names, _listed(runs), folders, strict=True)
+    models = {name: load_run(folder, _which(run, checkpoint)) for name, run, folder in read}
+    serve_completions(models, port=port, announce=announce or print)
+
+
+def _which(run: RunLike, checkpoint: Which) -> Any:
+    """The checkpoint that is asked for, else the one that is loaded, else the best."""
+    return checkpoint or (None if isinstance(run, str | Path) else run.which) or "best"
+
+
 def _listed(runs: RunLike | Sequence[RunLike]) -> Sequence[RunLike]:
     return [runs] if isinstance(runs, str | Path) or not isinstance(runs, Sequence) else runs
 
@@ -142,7 +191,7 @@ def import_(
 ) -> "Run":
     """Make a run of a model of GPT-2, Llama, Mistral, Qwen2, GPT-NeoX, OPT, GPT-Neo, MPT, nanoGPT or torch.nn.
 
-    Only tensors and plain data are read, and no code that comes with a model is run.
+    Only tensors and plain data are read, and no code that comes with a model is run. Extra: interop.
 
     Args:
         source: A folder of transformers with config.json and safetensors, or a model of the Hugging Face hub, as in
@@ -179,7 +228,8 @@ def export(
 ) -> "Export":
     """Write a run as a folder that another library opens, with tokenizer, model card and proof.
 
-    The logits are the same up to rounding; a model that no form can express is refused with the reason.
+    The logits are the same up to rounding; a model that no form can express is refused with the reason. Libraries that
+    prove it are in the extra: interop. The folder has the weights, the vocabulary, and the name and losses of the text.
 
     Args:
         run: Folder of a run.
@@ -203,4 +253,6 @@ def export(
     words = ["vitral", "export", folder.name, "--to", to, "--out", Path(out).name]
     words += ["--checkpoint", "last"] if checkpoint == "last" else []
     words += [] if proof else ["--no-proof"]
-    return export_run(load_run(folder, checkpoint or "best"), Path(out), to=to, proof=proof, command=shlex.join(words))
+    return export_run(
+        load_run(folder, _which(run, checkpoint)), Path(out), to=to, proof=proof, command=shlex.join(words)
+    )

@@ -12,13 +12,12 @@ from vitral.app.arguments import (
     Numbers,
     Option,
     Paths,
-    RunIn,
     RunLike,
-    WhereRun,
     Which,
     given,
     numbers,
     opened,
+    path_of,
     points,
     validated,
 )
@@ -50,12 +49,10 @@ def explain(
     backward: bool = False,
     cell: Annotated[str | None, Option(metavar="NAME[2,1]")] = None,
     checkpoint: Which = None,
-    device: WhereRun = None,
-    dtype: RunIn = None,
 ) -> "Walkthrough":
     """Show a computation step by step in numbers.
 
-    The computation is that of a worked example, or of a run on a text.
+    The computation is that of a worked example, or of a run on a text, in double precision.
 
     Positions, heads and features of a run count from 0, those of a worked example from 1.
 
@@ -64,19 +61,18 @@ def explain(
         text: Run only: text the model reads.  [default: To be]
         source: Encoder-decoder only: text that the encoder reads; --text is then how its answer begins.
         replace: Character to put in place of ones the model has never seen.  [default: refuse them]
-        layer: Run only: blocks to show, as in 0 or 0,1 or all.  [default: 0]
+        layer: Run only: blocks to show, as in 0 or 0,1 or all.  [default: 0, from the characters to the
+            probabilities]
         head: Heads to show, as in 0 or 0,1 or all; worked examples count from 1.  [default: 0 of a run, all of an
             example]
         query: Query position to work through.  [default: the middle one; the last with --ending]
         key: Key position to work through.  [default: the most attended]
         column: Feature to work through.  [default: the first]
-        block: Run only: show embeddings and whole blocks.  [default: attention only]
-        ending: Run only: also show logits, probabilities and the choice.
+        block: Run only: show embeddings and whole blocks.  [default: with --layer, attention only]
+        ending: Run only: show logits, probabilities and the choice.
         backward: Show the backward pass: the gradient of one number, or of a run's next-token loss.
         cell: With --backward, example only: the number, as in z[2,1].  [default: the last quantity's]
         checkpoint: Checkpoint with the lowest validation loss (best), or the last one.
-        device: Device to run the model on.
-        dtype: Precision to run the model in.
 
     Raises:
         UsageError: neither a run nor an example, or a block, head or position that it does not have.
@@ -86,26 +82,28 @@ def explain(
     from vitral.explanation import RunView, walk_backward, walk_example, walk_run
     from vitral.explanation.examples.by_name import find_example
 
-    is_run = not isinstance(what, str | Path) or Path(what).is_dir()
+    is_run = not isinstance(what, str | Path) or path_of(what).is_dir()
     if cell is not None and (is_run or not backward):
         raise UsageError("explain: --cell goes with --backward and a worked example")
     choice = choice_of(0 if head is None and is_run else head, query, key, column, int(not is_run))
     if is_run:
+        loaded = opened(what, checkpoint)
+        if loaded.hooks:
+            raise UsageError("explain: functions have no steps to show; give the run without hooks")
+        config, whole = loaded.model.config, layer is None and not (block or ending or backward)
         view = RunView(
             _counted(0 if layer is None else layer, 0),
             choice,
-            block=block,
-            ending=ending,
+            block=block or whole,
+            ending=ending or (whole and not (config.num_labels or config.head_transform)),
             language=language(),
             backward=backward,
         )
-        loaded = opened(what, checkpoint, device, dtype)
         if source is not None:
             source = loaded.readable(source, replace)
             text = (ANSWER if ANSWER in loaded.tokenizer.declared else "") + (text or "")
         read = loaded.readable(TEXT if text is None else text, replace)
-        with loaded.in_precision():
-            return walk_run(loaded.model, loaded.tokenizer, read, view, loaded.path.name, source)
+        return walk_run(loaded.model, loaded.tokenizer, read, view, loaded.path.name, source)
     of_runs = given(text=text, source=source, replace=replace, layer=layer, block=block or None, ending=ending or None)
     if of_runs:
         raise UsageError(
@@ -168,7 +166,7 @@ def exercise(
     solution is shown step by step; the same kind, sizes and seed give the same numbers.
 
     Args:
-        kind: attention, multi-head, block, positions, choice, loss, cross-attention; left out: attention.
+        kind: attention, multi-head, block, positions, choice, loss, cross-attention, difference; left out: attention.
         file: File to write the exercise to, with question marks to fill in.  [default: show the solution]
         positions: Number of tokens, 1 to 8.  [default: 3; block, cross-attention: 2]
         d_model: Width of the model, 1 to 8.  [default: 4]

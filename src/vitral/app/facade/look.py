@@ -73,6 +73,7 @@ def survey(
         UsageError: the text cannot be read, or is too short.
     """
     from vitral.data import load_corpus, prepare
+    from vitral.evaluation.losses import reading_of_run
     from vitral.report.survey import survey_dataset
     from vitral.training.configuration import pinned, plan_run, presets
     from vitral.training.text_plan import written_plan
@@ -88,7 +89,7 @@ def survey(
         config, made = plan.config, plan.text
         read = plan.corpus or load_corpus(config.corpus)
         dataset = prepare(config.corpus, corpus=read)
-    sizes = {"context_length": config.model.context_length, "batch_size": config.training.batch_size}
+    sizes: dict[str, Any] = {"context_length": reading_of_run(config), "batch_size": config.training.batch_size}
     return replace(survey_dataset(dataset, read.text, **sizes), plan=tuple(made.plain()), advice=made.lines)
 
 
@@ -167,7 +168,7 @@ def _of_run(start: "str | Path | Run", **choices: Any) -> "Run | None":
     from vitral.runs import is_run
     from vitral.training.configuration import refuse_choices
 
-    if isinstance(start, str | Path) and not is_run(start):
+    if isinstance(start, str | Path) and not is_run(path_of(start)):
         return None
     refuse_choices(str(path_of(start)), **choices)
     return opened(start)
@@ -187,7 +188,8 @@ def _configured(
     from vitral.training.configuration import pinned, plan_run, presets
     from vitral.training.plans import FIT
 
-    chosen, name = {"corpus": corpus, "vocabulary": vocabulary, "minutes": minutes}, str(path_of(start))
+    chosen = {"corpus": corpus, "vocabulary": vocabulary, "minutes": minutes}
+    name = str(start if isinstance(start, str | Path) else start.path)
     if (run := _of_run(start, **chosen, tokenizer=tokenizer, context=context, **merge(*settings))) is not None:
         return name, run.sealed.config, run.tokenizer.vocab_size, ()
     known = presets()
@@ -195,7 +197,7 @@ def _configured(
     if plan.corpus is not None or plan.config.training.plan == FIT:
         dataset = plan.dataset()
         fitted = plan.fitted(dataset)
-        advice = (*plan.text.lines, *fitted.notes)
+        advice = (*fitted.told[:1], *plan.text.lines, *fitted.told[1:])
         return name, fitted.config, vocabulary or dataset.tokenizer.vocab_size, advice
     if vocabulary is None:
         nominal = corpus is None and tokenizer is None and name in known
@@ -223,7 +225,7 @@ def doctor(run: Annotated[RunLike | None, Argument("RUN|STUDY", Path)] = None, *
         if repair:
             raise UsageError("--repair: needs a RUN")
         return examine_machine()
-    folder = path_of(run)
+    folder = path_of(run, changes=repair)
     repaired = tuple(repair_run(folder)) if repair else ()
     return replace(examine_study(folder) if is_study(folder) else examine_run(folder), repaired=repaired)
 
@@ -269,6 +271,66 @@ def list_examples() -> "Names":
     from vitral.explanation.examples.by_name import find_example, gallery
 
     return Names("examples", {name: find_example(name).title for name in gallery()}, {})
+
+
+@validated
+def list_names() -> "Names":
+    """The names of the activations of a model, of block N, each with TransformerLens' names for it."""
+    from vitral.app.results import Names
+    from vitral.core.language import N_
+    from vitral.core.names import AFTER_BLOCKS, BEFORE_BLOCKS, BLOCK_STEPS, TRANSFORMER_LENS
+
+    inside = {"cross.*" if step.startswith("cross.") else step: said for step, said in BLOCK_STEPS.items()}
+    inside["cross.*"] = N_("encoder-decoder only: the steps of attention, of cross-attention")
+    said = {**BEFORE_BLOCKS, **{f"blocks.N.{step}": meaning for step, meaning in inside.items()}, **AFTER_BLOCKS}
+    peers = {name: [theirs for theirs, ours in TRANSFORMER_LENS.items() if name in ours] for name in [*said, *inside]}
+    return Names("names", said, {}, {name: peers[name.removeprefix("blocks.N.")] for name in said})
+
+
+@validated
+def list_words(word: str | None = None) -> "Names":
+    """The words of screens and pages, each in one sentence.
+
+    Args:
+        word: Only this one, in the current language or in English.
+
+    Raises:
+        UsageError: no word is like it.
+    """
+    from vitral.app.results import Names
+    from vitral.app.words import WORDS
+    from vitral.core.config import nearest
+    from vitral.core.language import _
+
+    if word is not None:
+        found = [name for name in WORDS if word.casefold() in (name.casefold(), _(name).casefold())]
+        found = found or [name for name in WORDS if word.casefold() in f"{name} {_(name)}".casefold()]
+        if not found:
+            raise UsageError("{name!r}: {hint}", name=word, hint=nearest(word, map(_, WORDS)))
+        return Names("words", {name: WORDS[name] for name in found}, {})
+    return Names("words", dict(sorted(WORDS.items(), key=lambda pair: _(pair[0]).casefold())), {})
+
+
+@validated
+def list_zoo() -> "Names":
+    """The runs of the zoo: what each is, its size, and how good it is."""
+    from vitral.app.results import Names
+    from vitral.core.language import N_
+    from vitral.runs.zoo import PREFIX, numbers, recipe
+
+    said = {
+        "loss": N_("test loss {loss:.2f} nats per token; the best table of n-grams has {table:.2f}, lower is better"),
+        "exact": N_("{exact:.1%} of the answers to new questions are exact"),
+        "right": N_("{right:.1%} of the answers to new questions are right"),
+        "head": N_("the best induction head gives {prefix:.0%} of its attention to the token to copy"),
+    }
+    found = {}
+    for name, known in numbers().items():
+        measure = next(key for key in said if key in known)
+        how = said[measure].format(**known)
+        told = {"about": N_(recipe(name)["description"]), "size": known["bytes"] / 1e6, "how": how}
+        found[f"{PREFIX}{name}"] = N_("{about} {size:.1f} MB; {how}.").format(**told)
+    return Names("zoo", found, {})
 
 
 @validated

@@ -156,7 +156,7 @@ def resume(
     from vitral.training.ranks import joined
     from vitral.training.resumption import FinishedRun
 
-    folder = path_of(run)
+    folder = path_of(run, changes=True)
     how = {"corpus": named(corpus), "strict": strict, "changed_parts": changed_parts}
     with joined():
         try:
@@ -204,7 +204,7 @@ def continue_(
     from vitral.training import continue_run
     from vitral.training.ranks import joined
 
-    parent = path_of(run)
+    parent = path_of(run, changes=True)
     folder = Path(out) if out is not None else free_folder(str(parent))
     how = {"minutes": minutes, "steps": steps, "threads": threads, "corpus": named(corpus)}
     with joined(), _trained(folder, progress, callback) as told:

@@ -8,8 +8,6 @@ import io
 import os
 import re
 import select
-import shlex
-import shutil
 import signal
 import sys
 import traceback
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from vitral.core.errors import VitralError, printable, reason
 from vitral.core.language import _
+from vitral.core.process import program
 from vitral.core.text import visible
 
 if TYPE_CHECKING:
@@ -115,23 +114,20 @@ def settle() -> None:
 
 
 def say(text: str) -> None:
-    """Print text, control characters made visible."""
-    sys.stdout.write(visible(text) + "\n")
+    """Print text, control characters made visible; its commands can be typed as they are."""
+    sys.stdout.write(visible(runnable(text)) + "\n")
     sys.stdout.flush()
 
 
 def tell(sentence: str, /, **places: Any) -> None:
-    """Print a sentence in the current language; its commands can be typed as they are."""
-    told = _(sentence, **places)
-    say(runnable(told) if "vitral " in sentence else told)
+    """Print a sentence in the current language."""
+    say(_(sentence, **places))
 
 
-def runnable(line: str) -> str:
-    """Commands as they can be typed in this shell: with the path of this program if it is not on PATH."""
-    program = sys.argv[0]
-    if os.path.basename(program) != "vitral" or shutil.which("vitral"):
-        return line
-    return re.sub(r"\bvitral (?=[a-z])", lambda _found: f"{shlex.quote(program)} ", line)
+def runnable(text: str) -> str:
+    """A text whose commands call this program as this shell finds it."""
+    name = program()
+    return text if name == "vitral" else re.sub(r"\bvitral (?=[a-z])", lambda _found: f"{name} ", text)
 
 
 def print_json(data: Any, indent: int | None = 2) -> None:
@@ -150,7 +146,8 @@ def prints_unicode() -> bool:
 def complain(message: str, /, **places: Any) -> None:
     """Print one line, a message or a sentence with values in its places, on stderr, control characters written out."""
     # Itself, also while rich shows what is written to sys.stderr above a panel on standard output.
-    print(f"vitral: {printable(' '.join(_(message, **places).split()))}", file=_error_stream or sys.stderr, flush=True)
+    line = runnable(" ".join(_(message, **places).split()))
+    print(f"vitral: {printable(line)}", file=_error_stream or sys.stderr, flush=True)
 
 
 def show_traceback(error: BaseException) -> None:

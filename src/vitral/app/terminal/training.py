@@ -158,10 +158,14 @@ def touring(**given: Any) -> Iterator[Mapping[str, Any]]:
 
 @contextmanager
 def announced(**given: Any) -> Iterator[Mapping[str, Any]]:
-    """The address of the page on the screen, until Ctrl+C ends the server."""
+    """The address on the screen, of a page or with an API key, until Ctrl+C ends the server."""
 
-    def announce(address: str) -> None:
-        tell("page: {address} (Ctrl+C ends it)", address=address)
+    def announce(address: str, key: str | None = None) -> None:
+        if key is None:
+            tell("page: {address} (Ctrl+C ends it)", address=address)
+        else:
+            tell("for OpenAI's clients (Ctrl+C ends it):")
+            say(f"export OPENAI_BASE_URL={address} OPENAI_API_KEY={key}")
 
     try:
         yield {"announce": announce}

@@ -4,6 +4,7 @@ People read what `print` shows of a result in Python; programs read its plain da
 """
 
 import io
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,15 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from vitral.app.arguments import Argument, Digits, Form, Format, Numbers, Option, TableFormat, Threads, numbers
-from vitral.app.terminal.streams import complain, print_json, prints_unicode, runnable, say, tell
-from vitral.core.errors import StorageError, UsageError
-from vitral.core.language import _, in_language, ngettext
+from vitral.app.terminal.streams import complain, print_json, prints_unicode, say, tell
+from vitral.core.errors import StorageError, UsageError, VitralError
+from vitral.core.language import N_, _, in_language, ngettext
 
 if TYPE_CHECKING:
     from vitral.app.conversation import Conversation
     from vitral.app.exercises import WrittenExercise
     from vitral.app.results import DemoPage, Inspection, Names, Samples
     from vitral.app.run import Run
+    from vitral.doctor.sample import WhySample
     from vitral.explanation import CheckReport, Walkthrough
     from vitral.explanation.examples.example import Example
     from vitral.interop import Export
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from vitral.report.runs import RunList
     from vitral.report.tables import Table
 
+MOST_OWN = 40
+"""Characters of a sample that a command repeats, at most."""
 MOST_LISTED = 10
 """Files that are named one by one."""
 INSPECTED = {"": "text", ".txt": "text", ".json": "json", ".html": "html", ".htm": "html"}
@@ -35,7 +39,7 @@ WALKED = {**INSPECTED, ".md": "markdown", ".tex": "latex"}
 """The forms of a result by the ending of its file."""
 NewFile = Annotated[Path | None, Option(read=lambda _, path: None if str(path) == "-" else path)]
 """Where a result goes; - is the screen."""
-Kind = Literal["presets", "texts", "studies", "examples", "runs"]
+Kind = Literal["presets", "texts", "studies", "examples", "zoo", "words", "names", "runs"]
 
 
 def show(result: Any, *, format: TableFormat = "text") -> None:
@@ -103,10 +107,10 @@ def show_with_page(result: Any, *, out: Path | None = None, format: TableFormat 
 
 @contextmanager
 def pieces(
-    *, format: str, num_samples: int = 1, num_beams: int | None = None, stats: bool = False, **given: Any
+    *, format: str, source: Any = (), num_samples: int = 1, num_beams: int | None = None, **given: Any
 ) -> Iterator[Mapping[str, Any]]:
     """A single text appears as it is made."""
-    alone = num_samples == 1 and num_beams is None and format == "text" and not stats
+    alone = num_samples == 1 and num_beams is None and format == "text" and not (source or given.get("stats"))
     yield {"on_text": write_text} if alone else {}
 
 
@@ -134,6 +138,8 @@ def show_samples(samples: "Samples", *, stats: bool = False, format: Format = "t
         print_json(samples.plain())
     else:
         write_text(f"{samples}\n")
+    if cut := [len(one.tokens) for one in samples if samples.is_answers and one.finish == "length"]:
+        complain(_("without an end, and cut at its greatest length: {tokens:,} tokens", tokens=max(cut)))
     if not stats or samples.way is None:
         return
     tokens, way = sum(len(sample.tokens) for sample in samples), samples.way
@@ -169,6 +175,8 @@ def show_conversation(talk: "Conversation", *, format: Format = "text") -> None:
             complain(str(stopped) or "interrupted")
         if talk.dropped and not dropped:
             complain("the context is full: the oldest messages are no longer read")
+        if talk.is_cut:
+            complain("this message is longer than the context: only its end is read")
         if is_json:
             print_json(talk.messages[-1], indent=None)
         else:
@@ -392,7 +400,7 @@ def show_exercise(
 
 def show_demo(page: "DemoPage") -> None:
     """A text by the model, the verdicts, the pages, and commands to try."""
-    say(f"\n{runnable(str(page))}")
+    say(f"\n{page}")
 
 
 def show_trained(run: "Run", *, ranks: Threads | None = None, tensorboard: bool = False) -> None:
@@ -404,18 +412,53 @@ def show_trained(run: "Run", *, ranks: Threads | None = None, tensorboard: bool 
         tensorboard: Also write TensorBoard events.
     """
     from vitral.report.run import write_run_report
-    from vitral.runs.objectives import objective_name
 
     tell("report: {path}", path=write_run_report(run.path))
-    objective, model, ask, look = run.config["training"]["objective"], run.model, "generate {}", 'inspect {} --text "…"'
-    if objective_name(objective) == "masked":
-        ask = 'fill {} --text "… [MASK] …"'
-    elif records := run.config["corpus"].get("records"):
-        ask = "chat {}" if records == "chats" else 'generate {} --source "…"'
-    if model.encoder is not None or model.config.num_labels:
-        look = f'explain {{}} --{"text" if model.encoder is None else "source"} "…"'
-    told = {"ask": ask.format(run.path), "look": look.format(run.path)}
-    tell("next:   vitral {ask}    vitral evaluate {run}    vitral {look}", **told, run=run.path)
+    say(_("Why is my sample bad?"))
+    say(str(found := run.why()))
+    rows = [(_(what), "    ".join(f"vitral {command}" for command in ones)) for what, ones in next_commands(run, found)]
+    width = max(len(what) for what, _commands in rows)
+    say("\n".join([_("next:"), *(f"  {what:{width}}  {commands}" for what, commands in rows)]))
+
+
+def next_commands(run: "Run", why: "WhySample") -> Iterator[tuple[str, list[str]]]:
+    """What fits a run of this kind: words, and its commands without the program's name."""
+    from vitral.page.passages import writable
+    from vitral.runs.objectives import objective_name
+
+    model, records, path = run.model, run.config["corpus"].get("records"), shlex.quote(str(run.path))
+    text = _own_words(run) or " ".join(run.tokenizer.decode(writable(model, run.tokenizer)).split()[:2])
+    option, answers = f"--text {shlex.quote(text)}", model.encoder is not None or model.config.num_labels
+    if objective_name(run.config["training"]["objective"]) == "masked":
+        yield N_("fill a gap"), [f"fill {path} --text {shlex.quote(text + ' [MASK]')}"]
+    elif records or model.encoder is not None:
+        chat = [f"chat {path}"] if records == "chats" else []
+        yield N_("ask it"), [*chat, f"generate {path} --source {shlex.quote(text)}"]
+    else:
+        yield N_("let it write"), [f"generate {path} --prompt {shlex.quote(text)}"]
+    if model.config.shape != "encoder":
+        yield N_("your model as one page"), [f"bundle {path}"]
+    source = option if model.encoder is None else f"--source {shlex.quote(text)}"
+    yield N_("every number of a text"), [f"explain {path} {source}"]
+    yield N_("measure and look inside"), [f"evaluate {path}", *([] if answers else [f"inspect {path} {option}"])]
+    longer = next((one.command for one in why.reasons if one.command.startswith("continue")), "")
+    if not why.command.startswith(("corpus", "train")):  # of a text to mend, or a model to train anew
+        yield N_("train longer"), [longer or f"continue {path} --minutes 2"]
+
+
+def _own_words(run: "Run") -> str:
+    """The first words of a run's last sample, or the first question that it answered; empty if it cannot read them."""
+    samples, model = run.sealed.metrics("sample"), run.model
+    text = samples[-1]["text"] if samples else ""
+    answers = run.config["corpus"].get("records") or model.encoder is not None
+    words = text.partition(" → ")[0].split() if answers else text[:MOST_OWN].split()[:2]
+    own = " ".join(words).lstrip("- ")  # after a dash the command would read an option
+    try:
+        ids = run.tokenizer.encode(own)
+    except VitralError:
+        return ""
+    most = model.config.context_length if model.encoder is None else model.config.source_length or 0
+    return own if len(ids) <= most else ""
 
 
 def show_continued(run: "Run", *, ranks: Threads | None = None) -> None:
@@ -439,6 +482,7 @@ def show_export(made: "Export", *, format: Format = "text") -> None:
         print_json({"path": str(made.path), "form": made.form, "proof": proof and proof.plain()})
         return
     tell("exported: {path} ({form})", path=made.path, form=made.form)
+    tell("it has the weights, the vocabulary, and the name and losses of the text, and no passage of it")
     if proof is None:
         tell("not proved: the export was not opened in the other library")
         return
@@ -475,20 +519,20 @@ def show_nothing(result: None) -> None:
 
 def list_names(
     kind: Annotated[Kind | None, Argument("KIND", Kind)] = None,
-    folder: Annotated[Path | None, Argument("FOLDER", Path)] = None,
+    folder: Annotated[Path | None, Argument("FOLDER|WORD", Path)] = None,
     *,
     sort: Literal["loss", "time", "name"] | None = None,
     text: str | None = None,
     times: bool = False,
     out: Path | None = None,
 ) -> "RunList | list[Names]":
-    """List presets, texts, studies and worked examples, or runs.
+    """List presets, texts, studies, worked examples, the zoo, words of the field, names of activations, or runs.
 
-    Other commands accept these names.
+    Other commands accept these names; words are explained.
 
     Args:
-        kind: Kind of names.  [default: all kinds but runs]
-        folder: Of runs: where to look, also in nested folders.  [default: runs]
+        kind: Kind of names.  [default: all kinds but words, names and runs]
+        folder: Of runs: where to look, also in nested folders; of words, the one to show.  [default: runs, all words]
         sort: Of runs: best loss first (loss), newest first (time), or by name.  [default: loss]
         text: Of runs: only those on texts whose name contains this.
         times: Of studies: also the times that each budget takes on this machine.
@@ -500,13 +544,15 @@ def list_names(
         raise UsageError("--times is for vitral list studies")
     if kind == "runs":
         return vitral.list_runs(folder or "runs", order=sort or "loss", text=text)
+    if kind == "words" and folder is not None:
+        return [vitral.list_words(str(folder))]
     options = {"FOLDER": folder, "--sort": sort, "--text": text, "--out": out}
     if given := [name for name, value in options.items() if value is not None]:
         raise UsageError("{option} is for vitral list runs", option=given[0])
     if times:
         complain("timing a training step of every model …")
         return [vitral.list_studies(times=True)]
-    kinds = [kind] if kind else ["presets", "texts", "studies", "examples"]
+    kinds = [kind] if kind else ["presets", "texts", "studies", "examples", "zoo"]
     return [getattr(vitral, f"list_{one}")() for one in kinds]
 
 

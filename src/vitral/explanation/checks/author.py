@@ -16,7 +16,7 @@ from vitral.explanation.checks.rounding import FARTHEST, HALF_ULP, TOLERANCE, Ro
 from vitral.explanation.checks.units import COUNTED, Unit, units, usual
 from vitral.explanation.examples.example import Example
 from vitral.explanation.expressions import Reference
-from vitral.explanation.sheet import SheetQuantity, Values
+from vitral.explanation.recipe import SheetQuantity, Values
 
 MASKED_ENOUGH = -1e4
 """Masked scores at most this low stand for −∞, as −1e9 does."""

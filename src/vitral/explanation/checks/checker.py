@@ -27,7 +27,8 @@ from vitral.explanation.checks.report import FINE, ORDER, CheckedQuantity, Check
 from vitral.explanation.checks.rounding import EXACTLY, TOLERANCE, RoundingRule, within
 from vitral.explanation.checks.units import is_whole
 from vitral.explanation.examples.example import Example
-from vitral.explanation.sheet import SheetQuantity, computed
+from vitral.explanation.recipe import SheetQuantity
+from vitral.explanation.sheet import computed
 
 MOST_ODD = 2
 """A rule is known if at most so many numbers, or one row, are inside the interval, but not explained."""

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from vitral.explanation.checks.author import EXACT, Author
-from vitral.explanation.checks.hypotheses import WORDS, Supposer
+from vitral.explanation.checks.hypotheses import Supposer
 from vitral.explanation.checks.slips import COMMONNESS, GENERIC, MISPRINTS, SKIPPED, Slip, misprints
-from vitral.explanation.sheet import SheetQuantity, Values
+from vitral.explanation.examples.schema import WORDS
+from vitral.explanation.recipe import SheetQuantity, Values
 
 SURE, PROBABLE = 0.985, 0.9
 """Smallest probabilities of a slip named alone, and with "probably"; two candidates need `PROBABLE` together."""
@@ -160,7 +161,8 @@ class _Search:
         worth = torch.stack([torch.where(fits, gain + worth, -math.inf) for fits, worth in covers]).amax(dim=0)
         is_word = self.quantity.name in WORDS
         unknown = math.log2(UNKNOWN_WORD if is_word else UNKNOWN_CELL if int(cells.sum()) == 1 else UNKNOWN)
-        shares = torch.softmax(torch.cat([worth, torch.tensor([unknown])]) * math.log(2), dim=0).tolist()
+        odds = torch.exp2(torch.cat([worth, torch.tensor([unknown])]))
+        shares = (odds / odds.sum()).tolist()
         names: dict[tuple[str, str], float] = defaultdict(float)
         best: dict[tuple[str, str], Slip] = {}
         for place in worth.argsort(descending=True, stable=True).tolist():

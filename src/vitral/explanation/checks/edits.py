@@ -16,6 +16,7 @@ from vitral.explanation.expressions import (
     Constant,
     Reference,
     Tree,
+    call_of,
     mapped,
     nodes,
     read,
@@ -142,14 +143,14 @@ def edits(name: str, tree: Tree, shapes: Mapping[str, tuple[int, ...]], composed
         case Call("add", (Reference(), Reference())):
             yield Edit("term-dropped", tree.arguments[1], {"term": 0})
             yield Edit("term-dropped", tree.arguments[0], {"term": 1})
-    for node in dict.fromkeys(node for _, node in nodes(tree)):
+    for node in dict.fromkeys(nodes(tree)):
         for edit in (*_changed(node, shapes), *_masked(node), *_positions(node), *_choices(node)):
             yield Edit(edit.kind, _with(tree, node, edit.tree), edit.places)
     yield from _heads(tree, shapes)
 
 
 def _ruled(tree: Tree) -> Iterator[Edit]:
-    for node in dict.fromkeys(node for _, node in nodes(tree)):
+    for node in dict.fromkeys(nodes(tree)):
         for (kind, *how), pattern, made in _RULES:
             bound: dict[Tree, Tree] = {}
             if matched(pattern, node, bound):
@@ -242,26 +243,25 @@ def scales(widths: Mapping[str, int]) -> Iterator[Edit]:
 
 def _heads(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Edit]:
     """Heads averaged, added, in another order or only one of them."""
-    merge = next((node for _, node in nodes(tree) if isinstance(node, Call) and node.function == "merge"), None)
+    merge = call_of(tree, "merge")
     z = merge.arguments[0] if merge else None
-    count = shapes.get(z.name, (1,))[0] if isinstance(z, Reference) else 1
-    if merge is None or z is None or count == 1:
+    if merge is None or not isinstance(z, Reference) or shapes[z.name][0] == 1:
         return
-    for one in (Call("mean", (z,), (-3,)), Call("sum", (z,), (-3,))):
-        alike = Call("add", (one, Call("multiply", (z, Constant(0.0)))))
-        for other in (Call("merge", (one,)), _with(tree, merge, Call("merge", (alike,)))):
-            yield Edit("heads-averaged", other)
-    for order in {tuple(reversed(range(count))), (*range(1, count), 0)}:
-        yield Edit("heads-order", _with(tree, z, _chosen(z, order)))
+    count, width = shapes[z.name][0], shapes[z.name][-1]
+    every, eye = torch.ones(count, count), torch.eye(count)
+
+    def mixed(shares: Tensor) -> Tree:
+        """The heads side by side, each a sum of the heads, [heads, of heads] of which it has these shares."""
+        return Call("matmul", (merge, Constant.of(torch.kron(shares, torch.eye(width)))))
+
+    for shares in (every / count, every):
+        yield Edit("heads-averaged", mixed(shares[:, :1]))
+        yield Edit("heads-averaged", _with(tree, merge, mixed(shares)))
+    for order in (eye.flip(0), eye.roll(-1, 1)):
+        yield Edit("heads-order", _with(tree, merge, mixed(order)))
     for head in range(count):
-        alone = Constant.of(torch.eye(count)[head][:, None, None])
-        yield Edit("heads-single", _with(tree, z, Call("multiply", (z, alone))), {"head": head})
-        yield Edit("heads-single", _with(tree, z, _chosen(z, (head,) * count)), {"head": head})
-
-
-def _chosen(z: Tree, heads: tuple[int, ...]) -> Tree:
-    picked = tuple(Call("pick", (z,), (-3, head, head + 1)) for head in heads)
-    return Call("concat", picked, (-3,))
+        for shares in (eye * eye[head], eye[:, head, None].expand(count, count)):
+            yield Edit("heads-single", _with(tree, merge, mixed(shares)), {"head": head})
 
 
 def _positions(node: Tree) -> Iterator[Edit]:

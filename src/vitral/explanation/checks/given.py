@@ -12,7 +12,7 @@ from vitral.explanation.checks.intervals import Interval
 from vitral.explanation.checks.rounding import HALF_ULP, TOLERANCE
 from vitral.explanation.checks.units import is_whole
 from vitral.explanation.examples.numerals import MOST_DECIMALS
-from vitral.explanation.sheet import Values
+from vitral.explanation.recipe import Values
 
 LEAST_DECIMALS = 2
 """Given numbers with fewer decimals, or with fewer than the printed ones, are more often what they are."""
@@ -108,13 +108,13 @@ class Unrounded:
             steep = slopes.abs().sum(dim=1)
             if not bool((left.abs() <= 3 * steep + CLOSE).all()):  # beyond reach
                 return False
-            if float(left.abs().max()) <= TOLERANCE:
+            if bool((left.abs() <= TOLERANCE).all()):
                 break
             near = NEAR * torch.eye(len(changes), dtype=torch.float64)
             goal = torch.cat([slopes @ changes - left, NEAR * changes])
             found = lsq_linear(torch.cat([slopes, near]).numpy(), goal.numpy(), bounds=(-1, 1))
             changes = torch.from_numpy(found.x)
-        if float(self.left(changes, names).abs().max()) > CLOSE:
+        if bool((self.left(changes, names).abs() > CLOSE).any()):
             return False
         self.kept, self.changes = names, changes
         self.off = int((start.abs() > TOLERANCE).sum())

@@ -12,11 +12,10 @@ from vitral.explanation.checks.author import Author
 from vitral.explanation.checks.edits import Edit, edits, scales
 from vitral.explanation.checks.rounding import RoundingRule
 from vitral.explanation.checks.slips import Slip
-from vitral.explanation.expressions import Call, Reference, Tree, compute, nodes, references, substituted
-from vitral.explanation.sheet import SheetQuantity, Values
+from vitral.explanation.examples.schema import WORDS
+from vitral.explanation.expressions import Call, Reference, Tree, call_of, compute, references, substituted
+from vitral.explanation.recipe import SheetQuantity, Values
 
-WORDS = ("greedy", "beam")
-"""Quantities whose numbers are indices of words."""
 MOST_CELLS = 150
 """In larger quantities, rows of other positions are tried only in the printed quantity."""
 MOST_NUMBERS = 500_000
@@ -169,7 +168,11 @@ class Supposer:
     def other_rows(self, step: SheetQuantity) -> Made:
         """A row, or a column of scores, computed from that of another position."""
         usual = self.base[step.name]
-        if _product(step) is None or usual.dim() < 2 or (step is not self.target and usual.numel() > MOST_CELLS):
+        if (
+            call_of(step.tree, "matmul") is None
+            or usual.dim() < 2
+            or (step is not self.target and usual.numel() > MOST_CELLS)
+        ):
             return
         grains = (("row", 0), ("column", -1)) if step.axes[-1] == "source" else (("row", 0),)
         for grain, of in grains:
@@ -182,7 +185,7 @@ class Supposer:
 
     def terms(self) -> Made:
         """One term of a sum missing, doubled, with the wrong sign, or added in place of multiplied, in one cell."""
-        usual, product, name = self.base[self.target.name], _product(self.target), self.target.name
+        usual, product, name = self.base[self.target.name], call_of(self.target.tree, "matmul"), self.target.name
         if self.target.is_share:  # the sum lacks a term: the same one in every row, or the last or first not 0
             size, seen = usual.shape[-1], usual > 0
             columns = torch.arange(size)
@@ -250,10 +253,6 @@ def _factor(entries: Tensor, weights: Tensor, seen: Tensor) -> float:
 
     x, y = centred(entries), centred(torch.where(seen, weights, 1.0).log())
     return float((share**2 * x * y).sum() / (share**2 * x * x).sum().clamp(min=1e-12))
-
-
-def _product(step: SheetQuantity) -> Call | None:
-    return next((node for _, node in nodes(step.tree) if isinstance(node, Call) and node.function == "matmul"), None)
 
 
 def _changed(name: str, table: Tensor) -> Made:

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from vitral.core.shown import Shown, Tabular
 from vitral.explanation.checks.diagnosis import Explained
-from vitral.explanation.checks.hypotheses import WORDS
 from vitral.explanation.checks.rounding import RoundingRule
 from vitral.explanation.checks.slips import Slip
 from vitral.explanation.checks.units import Unit
 from vitral.explanation.examples.example import AuthorClaim, Example
+from vitral.explanation.examples.schema import WORDS
 from vitral.explanation.formulas import number, text
 from vitral.explanation.formulas.notation import Expression, Name
 from vitral.explanation.phrasebook import Phrases, phrases

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vitral.explanation.checks.units import Unit
 from vitral.explanation.expressions import Call, compute, every
-from vitral.explanation.sheet import SheetQuantity, Values
+from vitral.explanation.recipe import SheetQuantity, Values
 
 TOLERANCE = 0.55
 """Units between a printed number and the rule's: half of the last digit, and a little for rounding twice."""

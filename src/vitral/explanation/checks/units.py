@@ -14,8 +14,9 @@ from torch import Tensor
 
 from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.numerals import Digits, digits, most_decimals
+from vitral.explanation.examples.schema import WORDS
 
-COUNTED = ("greedy", "beam", "rows", "total")
+COUNTED = (*WORDS, "rows", "total")
 """Quantities whose numbers are whole: indices of words, and counts."""
 OF_FRACTIONS = 9
 """Decimals of a quantity whose numbers are all fractions: these are exact."""

@@ -4,13 +4,15 @@ import re
 from dataclasses import dataclass
 
 from vitral.explanation.examples.names import named
+from vitral.explanation.examples.schema import CHOICES
 from vitral.explanation.examples.settings import setting_of
+from vitral.explanation.rows import rule_of
 
 LONGEST_LABEL = 200
 """Characters of a label that are read, from its end."""
 INPUTS = ("x", "resid_pre", "embedding", "token_embedding", "position_embedding", "memory", "next", "factor")
 
-WORDS = ("greedy", "beam", "beam_probability", "total")
+WORDS = (*CHOICES, "total")
 """Quantities that are a word, a list of words or one number."""
 SECTIONS = {
     "given": (
@@ -31,7 +33,6 @@ SECTIONS = {
     ),
 }
 
-_RULE_NAME = re.compile(r"(?:temperature|top_k|top_p|min_p)_[\d.]+")
 _PART = re.compile(
     r"^(?P<name>.*?)[\s,;]*(?:\(?\[?\s*(?:head|cabeça|cabeca|h)\s*(?P<head>\d+)\s*\]?\)?|\^\{?\(?(?P<above>\d+)\)?\}?"
     r"|\[(?P<inside>\d+)\]|\(?\s*(?:row|linha|token)\s*(?P<row>\d+)\s*\)?|_\{?(?P<below>\d+)\}?)$",
@@ -80,8 +81,8 @@ def quantity_named(text: str) -> str | None:
     plain = text.strip().lower()
     if any(plain in words for words in SECTIONS.values()):
         return None
-    is_choice = plain in WORDS or _RULE_NAME.fullmatch(plain.replace(" ", "_"))
-    return plain.replace(" ", "_") if is_choice else named(plain)
+    joined = plain.replace(" ", "_")
+    return joined if joined in WORDS or rule_of(joined)[1] is not None else named(plain)
 
 
 def bare(label: str) -> str:

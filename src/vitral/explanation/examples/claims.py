@@ -10,19 +10,16 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.core.language import _
+from vitral.core.language import N_, _
 from vitral.explanation.examples.example import AuthorClaim
 from vitral.explanation.examples.given import Given, Keys, Values, label_of
 from vitral.explanation.examples.names import hint
-from vitral.explanation.examples.numerals import value_of
-from vitral.explanation.examples.places import KeyPath
-from vitral.explanation.examples.schema import AXES, OF_BLOCKS, cells, shape_of
-from vitral.explanation.recipe import RecipeLine, chosen, follow, missing_for
-from vitral.explanation.rows import Beam, Filtered, Greedy
-from vitral.explanation.sheet import Sheet, SheetQuantity
+from vitral.explanation.examples.places import Fault, KeyPath, Misfit
+from vitral.explanation.examples.schema import AXES, CHOICES, OF_BLOCKS, WORDS, cells, shape_of
+from vitral.explanation.recipe import SheetQuantity, choice_of, follow, missing_for
+from vitral.explanation.rows import Beam, rule_of
+from vitral.explanation.sheet import Sheet
 
-RULES = ("temperature", "top_k", "top_p", "min_p")
-WORDS = ("greedy", "beam")
 _PART = re.compile(r"(?P<name>[^\[\]]+)\[(?P<places>(?:\s*(?::|\d{1,8})\s*,?)+)\]")
 
 
@@ -39,8 +36,18 @@ def part_of(label: str) -> tuple[str, tuple[int | None, ...]]:
     return found["name"].strip(), tuple(None if each == ":" else int(each) for each in places)
 
 
-def _raised(error: UsageError) -> NoReturn:
-    raise error
+def _raised(fault: Fault) -> NoReturn:
+    raise fault
+
+
+def missing(what: str, name: str, path: Keys) -> Fault:
+    """The fault of a claim that the given numbers do not determine."""
+    settings = {
+        "scale": N_('scale: is needed after the scores; add scale = "none", "sqrt", "linear" or a number'),
+        "mask": N_('mask: is needed after the scaled scores; add mask = "causal" or "bidirectional"'),
+    }
+    complaint = N_("{what}: cannot be computed, {name} is missing under [given]")
+    return Fault(settings.get(name, complaint), path, what=what, name=name)
 
 
 class AuthorClaims:
@@ -50,8 +57,8 @@ class AuthorClaims:
         self,
         given: Given,
         sheet: Sheet,
-        lines: Mapping[str, RecipeLine],
-        complain: Callable[[UsageError], None] | None = None,
+        lines: Mapping[str, SheetQuantity],
+        complain: Callable[[Fault], None] | None = None,
     ) -> None:
         """Remember the computation.
 
@@ -72,22 +79,22 @@ class AuthorClaims:
             entries: of each the place in the file, as ("claimed", "mlp", "pre"), and the numbers.
 
         Raises:
-            UsageError: a claim cannot be read, or a cell is claimed twice.
+            Fault: a claim cannot be read, or a cell is claimed twice.
         """
         made: dict[str, AuthorClaim] = {}
         for path, value in entries:
             try:
                 claim = self._claim(path, value)
                 made[claim.name] = self._together(made.get(claim.name, claim), claim, path)
-            except UsageError as error:
-                self.complain(error)
+            except Fault as fault:
+                self.complain(fault)
         return list(made.values())
 
     def _together(self, one: AuthorClaim, other: AuthorClaim, path: Keys) -> AuthorClaim:
         """Two claims on different cells of a quantity as one."""
         known = ~other.values.isnan()
         if one is not other and bool((known & ~one.values.isnan()).any()):
-            raise self.given.refuse(_("{name}: a cell is claimed twice", name=label_of(path)), *path)
+            raise Fault("{name}: a cell is claimed twice", path, name=label_of(path))
         paths = {index: path for index, path in other.paths.items() if bool(known[index])}
         return replace(one, values=torch.where(known, other.values, one.values), paths={**one.paths, **paths})
 
@@ -102,7 +109,7 @@ class AuthorClaims:
         typed = _as_typed(typed, shape_of(value))
 
         def complain(complaint: str, place: KeyPath) -> None:
-            self.complain(self.given.misfit(f"{label}: {complaint}", *place))
+            self.complain(Misfit(f"{label}: {complaint}", place))
 
         values, paths = torch.full(shape, math.nan, dtype=torch.float64), dict[tuple[int, ...], KeyPath]()
         found = cells(value, tuple(typed.shape), path, complain, may_end=self.may_end)
@@ -110,8 +117,8 @@ class AuthorClaims:
             index = tuple(map(int, torch.unravel_index(cell, shape)))
             try:
                 values[index], paths[index] = self._number(name, part, label, place), place
-            except UsageError as error:
-                self.complain(error)
+            except Fault as fault:
+                self.complain(fault)
         return AuthorClaim(name, label, values, paths)
 
     def _number(self, name: str, value: Any, label: str, path: KeyPath) -> float:
@@ -122,16 +129,11 @@ class AuthorClaims:
     def _part(self, typed: Tensor, label: str, places: tuple[int | None, ...], path: KeyPath) -> Tensor:
         """The cells of a part."""
         if len(places) > typed.dim():
-            raise self.given.refuse(_("{name}: it has {n} axes", name=label, n=typed.dim()), *path)
+            raise Fault("{name}: it has {n} axes", path, name=label, n=typed.dim())
         for place, size in zip(places, typed.shape, strict=False):
             if place is not None and not 1 <= place <= size:
-                complaint = _(
-                    "{name}: there is no number {place}; they are counted from 1 to {last}",
-                    name=label,
-                    place=place,
-                    last=size,
-                )
-                raise self.given.refuse(complaint, *path)
+                complaint = N_("{name}: there is no number {place}; they are counted from 1 to {last}")
+                raise Fault(complaint, path, name=label, place=place, last=size)
         return typed[tuple(slice(None) if place is None else place - 1 for place in places)]
 
     def _name(self, label: str, path: Keys) -> str:
@@ -141,11 +143,10 @@ class AuthorClaims:
             return name
         if name not in AXES:
             near = hint(label, [*AXES, *self.sheet.values, "output", *WORDS])
-            raise self.given.refuse(_("unknown name {name!r} under [claimed], {hint}", name=label, hint=near), *path)
+            raise Fault("unknown name {name!r} under [claimed], {hint}", path, name=label, hint=near)
         if self.given.head.block is None and name in OF_BLOCKS:
-            complaint = _('{label}: belongs to a block; say block = "pre" or block = "post"', label=label)
-            raise self.given.refuse(complaint, *path)
-        raise self.given.missing(label, missing_for(name, self.lines, self.sheet.values) or name, *path)
+            raise Fault('{label}: belongs to a block; say block = "pre" or block = "post"', path, label=label)
+        raise missing(label, missing_for(name, self.lines, self.sheet.values) or name, path)
 
 
 def _as_typed(cells: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -158,34 +159,25 @@ def _as_typed(cells: Tensor, shape: tuple[int, ...]) -> Tensor:
     return next((each for each in alike if each.shape == shape), alike[0] if alike else cells)
 
 
-def choice(given: Given, key: str, values: Values, lines: Mapping[str, RecipeLine]) -> tuple[SheetQuantity, ...]:
+def choice(given: Given, key: str, values: Values, lines: Mapping[str, SheetQuantity]) -> tuple[SheetQuantity, ...]:
     """The quantity of a claimed choice of the next token, such as greedy or top_k_2; none for other keys."""
-    rule, value = key.rpartition("_")[::2]
-    path, head = ("claimed", key), given.head
-    is_beam = key in ("beam", "beam_probability")
-    if not is_beam and key != "greedy" and rule not in RULES:
+    rule, number = rule_of(key)
+    path, head, is_beam = ("claimed", key), given.head, key.startswith("beam")
+    if key not in CHOICES and not rule:
         return ()
-    needed = "next" if is_beam else "probabilities"
-    missing = missing_for(needed, lines, values)
-    if missing and not is_beam and given.stream not in values:
-        missing = _("probabilities (or logits)")
-    if is_beam and not missing:
-        missing = next((name for name in ("start", "beams", "length") if getattr(head, name) is None), "")
-    if missing:
-        raise given.missing(key, missing, *path)
+    unknown = missing_for("next" if is_beam else "probabilities", lines, values)
+    if unknown and not is_beam and given.stream not in values:
+        unknown = _("probabilities (or logits)")
+    if is_beam and not unknown:
+        unknown = next((name for name in ("start", "beams", "length") if getattr(head, name) is None), "")
+    if unknown:
+        raise missing(key, unknown, path)
     if isinstance(head.claimed[key], dict):
-        complaint = _('{key}: a key with a point needs quotes, as "temperature_0.5" = […]', key=key)
-        raise given.refuse(complaint, *path)
-    row: Filtered | Greedy | Beam = Greedy()
-    if is_beam:
-        start = given.word(head.start, "start", "start")
-        row = Beam(start, head.beams or 0, head.length or 0, probability=key == "beam_probability")
-    elif rule in RULES:
-        number = value_of(value)
-        if number is None:
-            raise given.refuse(_("{name}: {value!r} is not a number", name=key, value=value), *path)
-        row = Filtered(rule, number)
+        raise Fault('{key}: a key with a point needs quotes, as "temperature_0.5" = […]', path, key=key)
+    if rule and number is None:
+        raise Fault("{name}: {value!r} is not a number", path, name=key, value=key.rpartition("_")[2])
+    beam = Beam(given.word(head.start, "start", "start"), head.beams or 0, head.length or 0) if is_beam else None
     try:
-        return follow(iter([chosen(key, row)]), values)
+        return follow(iter([choice_of(key, beam)]), values)
     except UsageError as error:
-        raise given.refuse(f"{key}: {str(error).rpartition(': ')[2]}", *path) from None
+        raise Fault(f"{key}: {str(error).rpartition(': ')[2]}", path) from None

@@ -12,7 +12,8 @@ from vitral.core.language import _, in_language
 from vitral.core.shown import Shown
 from vitral.explanation.examples.document import Document
 from vitral.explanation.examples.places import KeyPath
-from vitral.explanation.sheet import Architecture, Index, Sheet
+from vitral.explanation.recipe import Architecture
+from vitral.explanation.sheet import Index, Sheet
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,3 @@ class Example(Shown):
         """With title, source and note in this language, or the current one; those of a user's own file stay."""
         with in_language(language or languages.language()):
             return replace(self, title=_(self.title), source=_(self.source), note=_(self.note))
-
-    @property
-    def unit(self) -> float:
-        """One unit of the last written digit."""
-        return 10.0**-self.decimals

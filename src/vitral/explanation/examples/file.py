@@ -1,10 +1,9 @@
 """Reading worked examples from TOML files. The format is described in docs/examples.md."""
 
-import math
 from pathlib import Path
 
 from vitral.core.errors import UsageError
-from vitral.core.language import _
+from vitral.core.language import N_, _
 from vitral.explanation.documents import read_document
 from vitral.explanation.examples.claims import AuthorClaims, choice
 from vitral.explanation.examples.document import Document, TomlDocument
@@ -13,10 +12,11 @@ from vitral.explanation.examples.free_steps import StepSolver
 from vitral.explanation.examples.given import Given, Values, entries
 from vitral.explanation.examples.numerals import DEFAULT, most_decimals
 from vitral.explanation.examples.parameters import parameter_sheet
+from vitral.explanation.examples.places import Fault, at
 from vitral.explanation.examples.schema import mask_of
 from vitral.explanation.expressions.evaluation import MOST_ELEMENTS
-from vitral.explanation.recipe import RecipeLine, follow, recipe
-from vitral.explanation.sheet import Architecture, Sheet, SheetQuantity
+from vitral.explanation.recipe import Architecture, SheetQuantity, follow, recipe
+from vitral.explanation.sheet import Sheet
 
 
 def load_example(path: Path) -> Example:
@@ -40,12 +40,13 @@ def read_example(document: Document, path: Path | None = None) -> Example:
     """Read a worked example from a document of any format; see `load_example`."""
     try:
         given = Given(document)
-        head, lines = given.head, dict[str, RecipeLine]()
-        if head.preset is not None or head.model is not None or head.shapes is not None:
-            sheet = parameter_sheet(head, given.refuse)
-        else:
-            sheet, lines = _computation(given)
-        claims = AuthorClaims(given, sheet, lines).read(entries("claimed", head.claimed))
+        head, lines = given.head, dict[str, SheetQuantity]()
+        with given.located():
+            if head.preset is not None or head.model is not None or head.shapes is not None:
+                sheet = parameter_sheet(head)
+            else:
+                sheet, lines = _computation(given)
+            claims = AuthorClaims(given, sheet, lines).read(entries("claimed", head.claimed))
     except RecursionError:
         raise UsageError("{where}: not a worked example: brackets nested too deep", where=document.name) from None
     order = [quantity.name for quantity in sheet.quantities]
@@ -66,14 +67,14 @@ def read_example(document: Document, path: Path | None = None) -> Example:
     )
 
 
-def _computation(given: Given) -> tuple[Sheet, dict[str, RecipeLine]]:
+def _computation(given: Given) -> tuple[Sheet, dict[str, SheetQuantity]]:
     """Everything but a parameter table: the sheet and the recipe's lines by name."""
     head = given.head
     values = given.all_given()
     architecture = _architecture(given, values)
     if architecture.sinusoidal and "token_embedding" not in values and not architecture.rows:
-        complaint = _("position_embedding: give token_embedding too; it determines the size")
-        raise given.refuse(complaint, "given", "position_embedding")
+        complaint = N_("position_embedding: give token_embedding too; it determines the size")
+        raise Fault(complaint, ("given", "position_embedding"))
     _refuse_large(given)
     quantities = _followed(given, architecture, values)
     lines = {line.name: line for line in recipe(architecture, values)}
@@ -98,8 +99,8 @@ def _refuse_large(given: Given) -> None:
     rows, heads = size.get("time", 1), size.get("heads", 1)
     widest = max((known for axis, known in size.items() if axis != "heads"), default=1)
     if rows * heads * max(widest, size.get("source", rows)) > MOST_ELEMENTS:
-        complaint = _("a quantity has more than {most:,} numbers; a worked example is smaller", most=MOST_ELEMENTS)
-        raise given.refuse(complaint, "given")
+        complaint = N_("a quantity has more than {most:,} numbers; a worked example is smaller")
+        raise Fault(complaint, ("given",), most=MOST_ELEMENTS)
 
 
 def _followed(given: Given, architecture: Architecture, values: Values) -> tuple[SheetQuantity, ...]:
@@ -107,12 +108,11 @@ def _followed(given: Given, architecture: Architecture, values: Values) -> tuple
     solver = StepSolver(given, values, architecture.num_heads)
 
     def recipe_again() -> tuple[SheetQuantity, ...]:
-        lines = (line for line in recipe(architecture, values) if line.name not in solver.steps)
         try:
-            return follow(lines, values)
+            return follow(recipe(architecture, values, solver.steps), values)
         except UsageError as error:
             key = str(error).partition(":")[0]
-            raise given.refuse(str(error), *(() if key in given.head.model_fields_set else ("given",)), key) from None
+            raise Fault(str(error), (key,) if key in given.head.model_fields_set else ("given", key)) from None
 
     return solver.quantities(recipe_again)
 
@@ -120,12 +120,9 @@ def _followed(given: Given, architecture: Architecture, values: Values) -> tuple
 def _architecture(given: Given, values: Values) -> Architecture:
     head = given.head
     if head.tied and "embedding" not in values:
-        complaint = _("tied: the head is the embedding, but embedding is missing under [given]")
-        raise given.refuse(complaint, "tied")
-    try:
+        raise Fault("tied: the head is the embedding, but embedding is missing under [given]", ("tied",))
+    with at("mask"):
         mask = None if head.mask is None else mask_of(head.mask, turned=given.conventions.columns)
-    except UsageError as error:
-        raise given.refuse(str(error), "mask") from None
     rows = tuple(given.word(token, "tokens", "tokens") for token in head.tokens) if "embedding" in values else ()
     return Architecture.of(
         head,
@@ -135,10 +132,7 @@ def _architecture(given: Given, values: Values) -> Architecture:
         num_heads=given.sizes.get("heads", (1, ""))[0],
         final_norm=head.final_norm or "final_norm_gain" in values,
         rows=rows,
-        sinusoidal=any(
-            value == "sinusoidal" and given.name(key) == "position_embedding" for key, value in head.given.items()
-        ),
+        sinusoidal=given.sinusoidal,
         position_halves=head.positions == "halves",
-        softmax_base=math.e if head.softmax_base == "e" else head.softmax_base,
         memory=given.has_memory,
     )

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.core.language import _
-from vitral.explanation.examples.given import FreeStep, Given
+from vitral.explanation.examples.given import FreeStep, Given, in_step
 from vitral.explanation.examples.names import hint
 from vitral.explanation.examples.schema import AXES, AXES_OF_RANK
 from vitral.explanation.expressions import (
@@ -17,16 +16,15 @@ from vitral.explanation.expressions import (
     Reference,
     Tree,
     from_the_end,
-    nodes,
+    mapped,
     references,
-    replaced,
     shape_of,
     substituted,
 )
 from vitral.explanation.expressions.definitions import BY_ROWS
 from vitral.explanation.expressions.parser import GRADIENT
 from vitral.explanation.readings.gradients import gradient
-from vitral.explanation.sheet import SheetQuantity
+from vitral.explanation.recipe import SheetQuantity
 
 
 class StepSolver:
@@ -45,15 +43,12 @@ class StepSolver:
         self.made: list[SheetQuantity] = []
         self.derivatives: dict[tuple[str, str], str] = {}
         for step in given.steps:
-            if known(step.name) in self.steps:
-                raise self.complaint(step, _("is a step twice, by two names"))
-            if known(step.name) in values:
-                raise self.complaint(step, _("is given too; a quantity is given or computed"))
+            with in_step(step.name, step.path):
+                if known(step.name) in self.steps:
+                    raise UsageError("is a step twice, by two names")
+                if known(step.name) in values:
+                    raise UsageError("is given too; a quantity is given or computed")
             self.steps[known(step.name)] = step
-
-    def complaint(self, step: FreeStep, complaint: str) -> UsageError:
-        """An error that names the line and the step."""
-        return self.given.refuse(_("step {name}: {complaint}", name=step.name, complaint=complaint), *step.path)
 
     def quantities(self, recipe_again: Callable[[], Iterable[SheetQuantity]]) -> tuple[SheetQuantity, ...]:
         """All quantities in order: those of the recipe as soon as they can be computed, and the steps.
@@ -66,24 +61,28 @@ class StepSolver:
         """
         self.made += recipe_again()
         for name, step in self.steps.items():
-            try:
+            with in_step(step.name, step.path):
                 self._solve(name, step)
-            except UsageError as error:
-                raise self.complaint(step, str(error)) from None
             self.made += recipe_again()
         return tuple(self.made)
 
     def _solve(self, name: str, step: FreeStep) -> None:
         names: dict[Tree, Tree] = {Reference(each): Reference(self.given.name(each)) for each in references(step.tree)}
         tree = substituted(step.tree, names)
-        while found := next(((path, node) for path, node in nodes(tree) if _is_gradient(node)), None):
-            path, (of, by) = found[0], _names(found[1])
-            if path == ():
-                return self._differentiate(name, of, by)
-            if (of, by) not in self.derivatives:
-                self._differentiate(f"{GRADIENT}({of}, {by})", of, by)
-            tree = replaced(tree, path, Reference(self.derivatives[of, by]))
-        self._compute(name, tree)
+        match tree:
+            case Call("grad", (Reference(of), Reference(by))):
+                self._differentiate(name, of, by)
+            case _:
+                self._compute(name, mapped(tree, self._derivative))
+
+    def _derivative(self, node: Tree) -> Tree | None:
+        """The name of a derivative inside an expression, which becomes a quantity of its own."""
+        match node:
+            case Call("grad", (Reference(of), Reference(by))):
+                if (of, by) not in self.derivatives:
+                    self._differentiate(f"{GRADIENT}({of}, {by})", of, by)
+                return Reference(self.derivatives[of, by])
+        return None
 
     def _require(self, *names: str) -> None:
         for name in names:
@@ -199,12 +198,3 @@ def _on_the_way(sheet: Mapping[str, Tree], of: str, by: str) -> set[str]:
     for name in reversed(list(sheet)):
         needed |= set(references(sheet[name])) & after if name in needed else set()
     return needed - {by}
-
-
-def _is_gradient(node: Tree) -> bool:
-    return isinstance(node, Call) and node.function == GRADIENT
-
-
-def _names(gradient: Tree) -> list[str]:
-    """The number and the quantity of a grad."""
-    return [name for _, node in nodes(gradient) for name in ([node.name] if isinstance(node, Reference) else [])]

@@ -4,7 +4,8 @@ import keyword
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -12,16 +13,15 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.core.language import _
+from vitral.core.language import N_, _
 from vitral.explanation.examples.document import Document, TomlDocument
 from vitral.explanation.examples.names import Names, hint
 from vitral.explanation.examples.numerals import DEFAULT
-from vitral.explanation.examples.places import KeyPath
+from vitral.explanation.examples.places import Fault, KeyPath, Misfit, at
 from vitral.explanation.examples.schema import (
     AXES,
     IDENTITY,
     LARGEST,
-    Refuse,
     cells,
     nesting,
     number,
@@ -78,30 +78,31 @@ class FreeStep:
         return (self.name, *references(self.tree))
 
 
-def read_steps(table: Mapping[tuple[str, ...], Any], refuse: Refuse) -> tuple[FreeStep, ...]:
-    """The steps of a file.
+@contextmanager
+def in_step(name: str, path: Keys) -> Generator[None]:
+    """Give an error the name and the place of a step."""
+    try:
+        yield
+    except UsageError as error:
+        raise Fault("step {name}: {complaint}", path, name=name, complaint=str(error)) from None
 
-    Args:
-        table: the expressions by their paths.
-        refuse: makes errors.
+
+def read_steps(table: Mapping[tuple[str, ...], Any]) -> Iterator[FreeStep]:
+    """The steps of a file, from the expressions by their paths.
 
     Raises:
-        UsageError: too many, a name that is none, or text that is no expression; names the line and the step.
+        Fault: too many, a name that is none, or text that is no expression.
     """
     if len(table) > MOST_STEPS:
-        raise refuse(_("steps: {n} of them; at most {most}", n=len(table), most=MOST_STEPS), "steps")
-    steps = []
+        raise Fault("steps: {n} of them; at most {most}", ("steps",), n=len(table), most=MOST_STEPS)
     for path, text in table.items():
-        name = ".".join(path[1:])
-        try:
+        name = label_of(path)
+        with in_step(name, path):
             if not _is_name(name):
                 raise UsageError("a name has letters, digits and underscores, and is no word of the language")
             if not isinstance(text, str):
                 raise UsageError('expected an expression in quotes, as {name} = "q @ k.T"', name=name)
-            steps.append(FreeStep(name, path, parse(text)))
-        except UsageError as error:
-            raise refuse(_("step {name}: {complaint}", name=name, complaint=str(error)), *path) from None
-    return tuple(steps)
+            yield FreeStep(name, path, parse(text))
 
 
 def _is_name(name: str) -> bool:
@@ -123,6 +124,7 @@ class Given:
         conventions: how the file writes vectors and weights.
         has_memory: whether keys and values come from other states than queries.
         sizes: of each axis, with the key that was read first with it.
+        sinusoidal: whether the position embedding is, once the numbers are read.
     """
 
     def __init__(self, document: Document) -> None:
@@ -131,21 +133,24 @@ class Given:
         Raises:
             UsageError: something is missing, unknown or of another type.
         """
-        self.document = document
-        where, data = document.name, document.data
+        self.document, self.sinusoidal = document, False
+        self.moved: dict[KeyPath, KeyPath] = {}
+        with self.located():
+            self._read(document.name, document.data)
+
+    def _read(self, where: str, data: Mapping[str, Any]) -> None:
         if "given" not in data:
             raise UsageError(
                 "{where}: no [given] table; a worked example has the tables [given] and [claimed]", where=where
             )
-        self.moved: dict[KeyPath, KeyPath] = {}
-        data, self.moved = settled(data, self.refuse)
+        data, self.moved = settled(data)
         try:
             self.head = head = Head.parse(data, where)
         except UsageError as error:
             complaint = str(error).removeprefix(f"{where}: ")
-            raise self.refuse(complaint, *complaint.partition(":")[0].split(".")) from None
+            raise Fault(complaint, tuple(complaint.partition(":")[0].split("."))) from None
         self.stream = "x" if head.block is None else "resid_pre"
-        self.steps = read_steps(dict(entries("steps", head.steps)), self.refuse)
+        self.steps = tuple(read_steps(dict(entries("steps", head.steps))))
         self.name = Names(self.stream, (name for step in self.steps for name in step.mentions))
         columns = head.layout == "columns"
         self.conventions = Conventions(
@@ -153,8 +158,8 @@ class Given:
         )
         self.has_memory = any(self.name(label_of(path)) == "memory" for path, _ in entries("given", head.given))
         if self.has_memory and self.stream != "x":
-            complaint = _("memory: in a block, cross-attention is written as steps; give the states another name")
-            raise self.refuse(complaint, "given", "memory")
+            complaint = N_("memory: in a block, cross-attention is written as steps; give the states another name")
+            raise Fault(complaint, ("given", "memory"))
         listed = {
             "vocab": (len(head.vocabulary), "vocabulary"),
             "time": (len(head.tokens), "tokens"),
@@ -163,43 +168,39 @@ class Given:
         }
         self.sizes: dict[str, tuple[int, str]] = {axis: size for axis, size in listed.items() if size[0]}
 
-    def refuse(self, complaint: str, *path: str | int) -> UsageError:
-        """The error, with the place of the deepest part of `path` that the file contains."""
-        begin = next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in self.moved), ())
-        return self.document.refuse(complaint, *self.moved.get(begin, ()), *path[len(begin) :])
+    @contextmanager
+    def located(self) -> Generator[None]:
+        """Give a fault the name of the file and the line."""
+        try:
+            yield
+        except Fault as fault:
+            raise self.refuse(fault) from None
 
-    def misfit(self, complaint: str, *path: str | int) -> UsageError:
-        """The error for numbers of a wrong shape, with what an unquoted decimal comma does, if there may be one."""
-        if isinstance(self.document, TomlDocument) and re.search(r"\d,\d", self.document.text):
+    def refuse(self, fault: Fault) -> UsageError:
+        """The error, with the place of the deepest part of its path that the file contains.
+
+        If numbers have a wrong shape, and there may be an unquoted decimal comma, it says what that does.
+        """
+        path, complaint = fault.path, str(fault)
+        is_toml = isinstance(self.document, TomlDocument)
+        if isinstance(fault, Misfit) and is_toml and re.search(r"\d,\d", self.document.text):
             complaint = _(
                 '{complaint}; if a comma is decimal: 0,5 is two numbers, write 0.5 or "0,5"', complaint=complaint
             )
-        return self.refuse(complaint, *path)
-
-    def missing(self, what: str, name: str, *path: str) -> UsageError:
-        """The error for a claim that the given numbers do not determine."""
-        settings = {
-            "scale": _('scale: is needed after the scores; add scale = "none", "sqrt", "linear" or a number'),
-            "mask": _('mask: is needed after the scaled scores; add mask = "causal" or "bidirectional"'),
-        }
-        complaint = _("{what}: cannot be computed, {name} is missing under [given]", what=what, name=name)
-        return self.refuse(settings.get(name, complaint), *path)
+        begin = next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in self.moved), ())
+        return self.document.refuse(complaint, *self.moved.get(begin, ()), *path[len(begin) :])
 
     def word(self, word: Any, label: str, *path: str | int) -> int:
         """The index of a word."""
         if not self.head.vocabulary:
-            raise self.refuse(_("vocabulary: is missing; it lists the words"), *path)
-        try:
+            raise Fault("vocabulary: is missing; it lists the words", path)
+        with at(*path):
             return word_index(word, self.head.vocabulary, label)
-        except UsageError as error:
-            raise self.refuse(str(error), *path) from None
 
     def number(self, value: Any, label: str, *path: str | int, may_be_unknown: bool = False) -> float:
         """A number; NaN for "?" if `may_be_unknown`."""
-        try:
+        with at(*path):
             return number(value, label, may_be_unknown=may_be_unknown)
-        except UsageError as error:
-            raise self.refuse(str(error), *path) from None
 
     def axes(self, name: str) -> Keys:
         """The axes of a quantity of this computation."""
@@ -214,15 +215,16 @@ class Given:
             label = label_of(path)
             name = self.name(label)
             if name == "position_embedding" and value == "sinusoidal":
+                self.sinusoidal = True
                 continue
             if name in paths:
-                raise self.refuse(_("{name}: is given twice, by two names", name=name), *path)
+                raise Fault("{name}: is given twice, by two names", path, name=name)
             paths[name] = path
             if name in self.name.own:
                 values[name] = self.own_number(value, label, path)
             elif name not in AXES:
                 near = hint(label, [*AXES, "start", "beams", "length", "d_k"])
-                raise self.refuse(_("unknown name {name!r} under [given], {hint}", name=label, hint=near), *path)
+                raise Fault("unknown name {name!r} under [given], {hint}", path, name=label, hint=near)
             elif not isinstance(value, str) or value.casefold() not in IDENTITY:
                 values[name] = self.quantity(name, value, label, path)
         return {name: values[name] if name in values else self.identity(name, path) for name, path in paths.items()}
@@ -231,14 +233,14 @@ class Given:
         """Numbers in lists of equal lengths, none below `least` and all below infinity."""
         shape = shape_of(value)
         if len(shape) > 3 or 0 in shape:
-            raise self.refuse(_("{label}: expected a number, a list, a matrix or a list of these", label=label), *path)
+            raise Fault("{label}: expected a number, a list, a matrix or a list of these", path, label=label)
 
         def refuse(complaint: str, place: KeyPath) -> NoReturn:
-            raise self.misfit(f"{label}: {complaint}", *place)
+            raise Misfit(f"{label}: {complaint}", place)
 
         made = [self.number(each, label, *place) for place, each in cells(value, shape, path, refuse)]
         if any(not least <= each < math.inf for each in made):
-            raise self.refuse(_("{label}: every number must be finite", label=label), *path)
+            raise Fault("{label}: every number must be finite", path, label=label)
         return torch.tensor(made, dtype=torch.float64).reshape(shape)
 
     def own_number(self, value: Any, label: str, path: KeyPath) -> Tensor:
@@ -260,8 +262,7 @@ class Given:
             expected, got = nesting(len(axes)), nesting(tensor.dim())
             if may_be_left_out:
                 expected = _("{one} or {other}", one=nesting(len(axes) - 1), other=expected)
-            complaint = _("{label}: expected {expected}, not {got}", label=label, expected=expected, got=got)
-            raise self.refuse(complaint, *path)
+            raise Fault("{label}: expected {expected}, not {got}", path, label=label, expected=expected, got=got)
         if name in ("probabilities", "next", "weights"):
             self.check_shares(name, tensor)
         self.bind(label, axes, tensor.shape, *path)
@@ -273,16 +274,17 @@ class Given:
         totals, room = tensor.sum(dim=-1), max(0.02, tensor.shape[-1] * 10.0**-decimals / 2)
         odd = ((totals - 1).abs() > room) & ~((totals == 0) & (name == "weights"))
         if bool((tensor < 0).any()) or bool(odd.any()):
-            complaint = _("{name}: expected shares of one, none below 0, each row adding up to 1", name=name)
-            raise self.refuse(complaint, "given", name)
+            complaint = N_("{name}: expected shares of one, none below 0, each row adding up to 1")
+            raise Fault(complaint, ("given", name), name=name)
 
     def bind(self, label: str, axes: Keys, shape: tuple[int, ...], *path: str | int) -> None:
         """Refuse an axis whose size differs from the one it has elsewhere."""
         for axis, size in zip(axes, shape, strict=True):
             known, other = (size, label) if axis == "factors" else self.sizes.setdefault(axis, (size, label))
             if known != size:
-                complaint = _(
+                raise Misfit(
                     "{label} is {shape}: its {axis} is {size}, expected {expected} as in {other}",
+                    path,
                     label=label,
                     shape=shape_text(shape),
                     axis=axis,
@@ -290,7 +292,6 @@ class Given:
                     expected=known,
                     other=other,
                 )
-                raise self.misfit(complaint, *path)
 
     def identity(self, name: str, path: Keys) -> Tensor:
         """A unit matrix, of the size that the other quantities require."""
@@ -300,12 +301,8 @@ class Given:
         )
         width = (max(1, heads) * values or model) if name == "w_o" else rows
         if not width:
-            complaint = _(
-                '{name} = "identity": its size is not known; give {stream} or write it out',
-                name=label,
-                stream=self.stream,
-            )
-            raise self.refuse(complaint, *path)
+            complaint = N_('{name} = "identity": its size is not known; give {stream} or write it out')
+            raise Fault(complaint, path, name=label, stream=self.stream)
         eye = torch.eye(width, dtype=torch.float64).expand(*[1] * (len(axes) - 2), -1, -1)
         if axes[0] in OF_HEADS:
             self.bind(label, axes, eye.shape, *path)

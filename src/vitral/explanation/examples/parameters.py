@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from vitral.core.config import nearest
-from vitral.core.errors import UsageError
-from vitral.core.language import N_, _
-from vitral.explanation.examples.schema import Refuse
+from vitral.core.language import N_
+from vitral.explanation.examples.places import Fault, at
 from vitral.explanation.examples.settings import Head
 from vitral.explanation.expressions import Call, Constant, read
 from vitral.explanation.formulas.notation import Equation, Name, Number, Product, Sum, Words
+from vitral.explanation.recipe import SheetQuantity
 from vitral.explanation.rows import CellNamer, Row
-from vitral.explanation.sheet import Sheet, SheetQuantity, computed
+from vitral.explanation.sheet import Sheet, computed
 from vitral.model import ModelConfig, parameter_table
 from vitral.runs.config import preset_model
 
@@ -79,37 +79,37 @@ class Counted(Row):
         return Equation((terms[0] if len(terms) == 1 else Sum(tuple(terms)),))
 
 
-def parameter_sheet(head: Head, refuse: Refuse) -> Sheet:
+def parameter_sheet(head: Head) -> Sheet:
     """The sheet of a parameter table: "rows" in the author's order, and "total".
 
     Raises:
-        UsageError: not a table, an unknown preset, or a row that the model does not have.
+        Fault: not a table, an unknown preset, or a row that the model does not have.
     """
     rows = head.claimed.get("rows", {})
     if not isinstance(rows, Mapping) or not (rows or "rows" not in head.claimed):
-        raise refuse(_("rows: expected a table of names and counts"), "claimed", "rows")
+        raise Fault("rows: expected a table of names and counts", ("claimed", "rows"))
     for name, count in rows.items():
         if isinstance(count, Mapping):
             first = ".".join((name, *itertools.islice(count, 1)))
-            complaint = _('row {name!r}: a name with points needs quotes, as "{first}" = 0', name=name, first=first)
-            raise refuse(complaint, "claimed", "rows", name)
+            complaint = N_('row {name!r}: a name with points needs quotes, as "{first}" = 0')
+            raise Fault(complaint, ("claimed", "rows", name), name=name, first=first)
     for key in head.claimed:
         if key not in ("rows", "total"):
             hint = nearest(key, ["rows", "total"])
-            complaint = _("unknown name {name!r} in a parameter table, {hint}", name=key, hint=hint)
-            raise refuse(complaint, "claimed", key)
-    table = {name: tuple(shape) for name, shape in (head.shapes or _of_model(head, refuse)).items()}
+            complaint = N_("unknown name {name!r} in a parameter table, {hint}")
+            raise Fault(complaint, ("claimed", key), name=key, hint=hint)
+    table = {name: tuple(shape) for name, shape in (head.shapes or _of_model(head)).items()}
     shapes: dict[str, list[str]] = {}
     for written, count in (rows or dict.fromkeys(table)).items():
         parts = re.findall(r"\{([^{}]*)\}", written)
         if math.prod(part.count(",") + 1 for part in parts) > MOST_NAMES:
-            complaint = _("row {name!r}…: its braces stand for too many names", name=written[:20])
-            raise refuse(complaint, "claimed", "rows", written)
+            complaint = N_("row {name!r}…: its braces stand for too many names")
+            raise Fault(complaint, ("claimed", "rows", written), name=written[:20])
         found = [_find(name, table, count) for name in ([written] if written in table else _expanded(written))]
         if None in found:
             hint = nearest(written, table)
-            complaint = _("row {name!r} is none of the model's, {hint}", name=written, hint=hint)
-            raise refuse(complaint, "claimed", "rows", written)
+            complaint = N_("row {name!r} is none of the model's, {hint}")
+            raise Fault(complaint, ("claimed", "rows", written), name=written, hint=hint)
         shapes[written] = [name for name in found if name is not None]
     named = {name for names in shapes.values() for name in names}
     rest = float(sum(math.prod(shape) for name, shape in table.items() if name not in named))
@@ -123,14 +123,12 @@ def parameter_sheet(head: Head, refuse: Refuse) -> Sheet:
     return Sheet(quantities, computed(quantities, {}), vocabulary=tuple(shapes))
 
 
-def _of_model(head: Head, refuse: Refuse) -> dict[str, Shape]:
+def _of_model(head: Head) -> dict[str, Shape]:
     """Shapes of a model's tensors."""
     if head.vocab_size is None:
-        raise refuse(_("vocab_size: give the number of tokens, under [given]"), "given")
-    try:
+        raise Fault("vocab_size: give the number of tokens, under [given]", ("given",))
+    with at("preset" if head.preset else "model"):
         model = preset_model(head.preset) if head.preset else ModelConfig.parse(head.model or {}, "model")
-    except UsageError as error:
-        raise refuse(str(error), "preset" if head.preset else "model") from None
     return {row.name: row.shape for row in parameter_table(model, head.vocab_size)}
 
 

@@ -1,4 +1,4 @@
-"""Places of the values in a TOML file: the line for error messages, the characters for corrections.
+"""Places in a file: faults at a place, and the place of each value of TOML, for messages and for corrections.
 
 `tomllib` returns values without their places. Here each value is replaced by its number, and `tomllib` tells at which
 key the number stands.
@@ -6,11 +6,38 @@ key the number stands.
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from vitral.core.errors import UsageError
+
 KeyPath = tuple[str | int, ...]
+
+
+class Fault(UsageError):
+    """Something wrong at a place of the file, as keys of tables and indices of lists; its reader adds the line."""
+
+    def __init__(self, sentence: str, path: KeyPath = (), /, **places: Any) -> None:
+        """Hold the sentence, with values in its places, and the place."""
+        super().__init__(sentence, **places)
+        self.path = path
+
+
+class Misfit(Fault):
+    """Numbers of a wrong shape."""
+
+
+@contextmanager
+def at(*path: str | int) -> Generator[None]:
+    """Give an error without a place this one."""
+    try:
+        yield
+    except Fault:
+        raise
+    except UsageError as error:
+        raise Fault(str(error), path) from None
 
 
 @dataclass(frozen=True)

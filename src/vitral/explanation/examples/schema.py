@@ -81,9 +81,13 @@ ONLY_IN_BLOCKS = (
 )
 """These and their parameters."""
 
+WORDS = ("greedy", "beam")
+"""Quantities whose numbers are indices of words."""
+CHOICES = (*WORDS, "beam_probability")
+"""Choices of the next token that are searches."""
+ROTATED = ("q_pre", "k_pre")
+"""Queries and keys before rotary positions turn them."""
 
-Refuse = Callable[..., UsageError]
-"""Makes the error for a complaint and the keys of a place in the file."""
 SPECIAL = {"inf": math.inf, "+inf": math.inf, "∞": math.inf, "-inf": -math.inf, "-∞": -math.inf, "−∞": -math.inf}
 """Spellings of infinity."""
 IDENTITY = ("identity", "identidade", "i")

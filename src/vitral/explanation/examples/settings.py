@@ -1,5 +1,6 @@
 """The settings of a worked example: their types and limits, where they stand and how they are spelled."""
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -7,11 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from vitral.core.config import Config
-from vitral.core.language import _
 from vitral.explanation.examples.names import hint, named, spelled
 from vitral.explanation.examples.numerals import MOST_DECIMALS, value_of
-from vitral.explanation.examples.places import KeyPath
-from vitral.explanation.examples.schema import Refuse
+from vitral.explanation.examples.places import Fault, KeyPath
 
 TABLES = ("given", "steps", "claimed")
 LAYOUTS = {"layout": ("tokens", ("rows", "columns")), "weight_layout": ("weights", ("in-out", "out-in"))}
@@ -38,7 +37,7 @@ class Head(Config):
         | Annotated[float, Field(ge=-1e6, le=1e6)]
         | None
     ) = None
-    softmax_base: Annotated[float, Field(gt=1, le=1e6)] | Literal["e"] = "e"
+    softmax_base: Annotated[float, Field(gt=1, le=1e6)] = math.e
     position_base: Annotated[float, Field(gt=1, le=1e9)] = 10_000.0
     positions: Literal["pairs", "halves"] = "pairs"
     first_position: Annotated[int, Field(ge=0, le=1)] = 0
@@ -100,22 +99,21 @@ def setting_of(key: str, value: Any = None) -> str | None:
     return key if key in LAYOUTS else _SETTINGS.get(spelled(key))
 
 
-def settled(data: Mapping[str, Any], refuse: Refuse) -> tuple[dict[str, Any], dict[KeyPath, KeyPath]]:
+def settled(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[KeyPath, KeyPath]]:
     """The data with every setting at the top under its own name, and the places that settings come from.
 
     Args:
         data: as written; settings stand at the top or among the given numbers.
-        refuse: makes the error for a place in the file.
 
     Raises:
-        UsageError: a setting twice, or a key at the top that is none.
+        Fault: a setting twice, or a key at the top that is none.
     """
     made: dict[str, Any] = {key: data[key] for key in TABLES if key in data}
     moved: dict[KeyPath, KeyPath] = {}
 
     def put(name: str, value: Any, *path: str) -> None:
         if name in made:
-            raise refuse(_("{name}: is set twice", name=path[-1]), *path)
+            raise Fault("{name}: is set twice", path, name=path[-1])
         made[name], moved[(name,)] = _plain(name, value), path
 
     for key, value in data.items():
@@ -124,10 +122,10 @@ def settled(data: Mapping[str, Any], refuse: Refuse) -> tuple[dict[str, Any], di
         if name := setting_of(key, value):
             put(name, value, key)
         elif named(key):
-            raise refuse(_("{name}: belongs under [given] or [claimed]", name=key), key)
+            raise Fault("{name}: belongs under [given] or [claimed]", (key,), name=key)
         else:
             near = hint(key, [*_SETTINGS.values(), *TABLES])
-            raise refuse(_("unknown key {name!r}, {hint}", name=key, hint=near), key)
+            raise Fault("unknown key {name!r}, {hint}", (key,), name=key, hint=near)
     if isinstance(data.get("given"), Mapping):
         made["given"] = {}
         steps = data.get("steps")
@@ -149,6 +147,8 @@ def _plain(name: str, value: Any) -> Any:
         return _MASKS.get(value, value)
     if name == "scale" and (word := _SCALES.get(value.replace(" ", "").casefold())):
         return word
-    is_number = name in ("scale", "softmax_base", "position_base", "epsilon") and value != "e"
+    if name == "softmax_base" and value == "e":
+        return math.e
+    is_number = name in ("scale", "softmax_base", "position_base", "epsilon")
     number = value_of(value) if is_number else None
     return value if number is None else number

@@ -39,6 +39,7 @@ KINDS = {
     "choice": Kind(N_("The choice of the next token"), ()),
     "loss": Kind(N_("Loss and backward pass"), ()),
     "cross-attention": Kind(N_("Cross-attention"), ("positions", "d_model", "scale"), {"positions": 2}),
+    "difference": Kind(N_("A difference over seeds"), ()),
 }
 """The kinds of exercises by name."""
 
@@ -64,7 +65,9 @@ class Exercise(Config):
     scale: Literal["none", "sqrt", "linear"] = "sqrt"
     seed: int = 1
     decimals: int = 2
-    kind: Literal["attention", "multi-head", "block", "positions", "choice", "loss", "cross-attention"] = "attention"
+    kind: Literal[
+        "attention", "multi-head", "block", "positions", "choice", "loss", "cross-attention", "difference"
+    ] = "attention"
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -94,6 +94,8 @@ WORDS = (N_("sun"), N_("moon"), N_("sea"), N_("sky"), N_("rain"))
 LOGARITHM_DIGITS = 4
 """Digits of logits that are logarithms of whole numbers."""
 MOST_TRIES = 20
+T_OF_FOUR = 3.18
+"""Student's t of 95% for the mean of four numbers."""
 SHARES = 20
 """The probabilities of a choice are whole numbers of 1/20, which two decimals write exactly."""
 
@@ -263,6 +265,26 @@ def _cross_attention(exercise: Exercise, random_: random.Random) -> Problem:
     return Problem(settings, given, ("q", "k", "v", "scores", "scaled", "weights", "output"), steps)
 
 
+def _difference(exercise: Exercise, random_: random.Random) -> Problem:
+    """Losses of two variants from four seeds, whose standard error is a whole number of tenths."""
+    size = random_.choice((-2, -1, 1, 2))
+    deviations = [size * tenths for tenths in random_.sample((3, -1, -1, -1), 4)]
+    mean = random_.randint(-5, 9)
+    base = [random_.randint(13, 19) for _ in deviations]
+    other = [loss + mean + deviation for loss, deviation in zip(base, deviations, strict=True)]
+    given = {"base": [each / 10 for each in base], "other": [each / 10 for each in other], "t": T_OF_FOUR}
+    steps = {
+        "difference": "other - base",
+        "average": "mean(difference)",
+        "deviation": "difference - average",
+        "variance": "sum(deviation * deviation) / 3",
+        "error": "sqrt(variance / 4)",
+        "low": "average - t * error",
+        "high": "average + t * error",
+    }
+    return Problem({"decimals": exercise.decimals}, given, tuple(steps), steps)
+
+
 DRAWN: dict[str, tuple[Callable[[Exercise, random.Random], Problem], Effort]] = {
     "attention": (_attention, Effort(largest=9, products=130, exponentials=7, exponent=3)),
     "multi-head": (_attention, Effort(largest=9, products=170, exponentials=9, exponent=3)),
@@ -271,6 +293,7 @@ DRAWN: dict[str, tuple[Callable[[Exercise, random.Random], Problem], Effort]] = 
     "choice": (_choice, Effort(largest=4, exponentials=5, exponent=3)),
     "loss": (_loss, Effort(largest=5, products=12, exponentials=6, exponent=3)),
     "cross-attention": (_cross_attention, Effort(largest=9, products=130, exponentials=6, exponent=3)),
+    "difference": (_difference, Effort(largest=4, roots=1)),
 }
 """For each kind, the drawing of a problem, and the most that one of the usual sizes asks of a hand."""
 

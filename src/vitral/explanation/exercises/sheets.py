@@ -17,7 +17,6 @@ from vitral.explanation.expressions import compute
 from vitral.explanation.formulas import text
 from vitral.explanation.formulas.notation import Expression
 from vitral.explanation.phrasebook import phrases
-from vitral.explanation.rows import Sinusoids
 from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Panel, Step
 from vitral.explanation.walks import walk_example
@@ -93,6 +92,13 @@ TITLES = {
     "d_logits": N_("Derivative of the loss by each logit"),
     "d_w_u": N_("Derivative of the loss by each number of w_u"),
     "d_x": N_("Derivative of the loss by each number of x"),
+    "difference": N_("Difference of each seed"),
+    "average": N_("Mean of the differences"),
+    "deviation": N_("Deviation of each difference from their mean"),
+    "variance": N_("Variance of the differences"),
+    "error": N_("Standard error of the mean"),
+    "low": N_("Lower end of the interval"),
+    "high": N_("Upper end of the interval"),
 }
 """Headings of quantities that steps of the exercise compute."""
 MOST_MULTIPLES = 8
@@ -188,7 +194,7 @@ def _intro(key: Example) -> Iterable[str]:
             "divides by the number of columns. There is no ε, no gain and no bias."
         )
         yield _("The activation is ReLU: negative numbers become 0.")
-    if any(isinstance(quantity.row, Sinusoids) for quantity in sheet.quantities):
+    if sheet.architecture.sinusoidal:
         yield _(
             "The position p of the first row is 0, that of the second row 1. Column 1 is the sine of "
             "p / 10000^(0/d), column 2 its cosine, column 3 the sine of p / 10000^(2/d), and so on; d is the number "
@@ -204,6 +210,11 @@ def _intro(key: Example) -> Iterable[str]:
             "The loss is the mean of −ln p over the positions; p is the probability of the position's target. The "
             "derivative by a logit is its probability, minus 1 for the target, divided by the number of positions. "
             "By the chain rule d_w_u = xᵀ d_logits and d_x = d_logits w_uᵀ."
+        )
+    if "deviation" in sheet:
+        yield _(
+            "Two variants were trained from the same four seeds; base and other are their test losses. t is Student's "
+            "factor for four numbers and 95%. Where the interval contains 0, no difference is shown."
         )
     if "greedy" in sheet:
         yield _(
@@ -269,11 +280,10 @@ def _helps(key: Example) -> Iterable[PaperGrid]:
         if most <= MOST_MULTIPLES and all(abs(one - round(one)) < ALIKE for one in multiples):
             steps = [unit * place for place in range(-round(most), round(most) + 1)]
             yield from _table("x", steps, {"eˣ": math.exp})
-    for quantity in key.sheet.quantities:
-        if isinstance(quantity.row, Sinusoids):
-            powers = range(quantity.row.width // 2 + 1)
-            angles = {place / 10.0**power for place in range(quantity.row.time) for power in powers}
-            yield from _table("x", sorted(angles), {"sin x": math.sin, "cos x": math.cos})
+    if key.sheet.architecture.sinusoidal:
+        time, width = key.sheet.values["position_embedding"].shape
+        angles = {place / 10.0**power for place in range(time) for power in range(width // 2 + 1)}
+        yield from _table("x", sorted(angles), {"sin x": math.sin, "cos x": math.cos})
 
 
 def _table(name: str, values: list[float], functions: Mapping[str, Callable[[float], float]]) -> Iterator[PaperGrid]:

@@ -1,7 +1,7 @@
 """The small language of computations: text to tree, shapes and cost before anything is computed, values."""
 
 from vitral.explanation.expressions.definitions import DEFINITIONS, expanded
-from vitral.explanation.expressions.evaluation import Hook, compute, evaluate, every, from_the_end, shape_of
+from vitral.explanation.expressions.evaluation import Hook, call_of, compute, evaluate, every, from_the_end, shape_of
 from vitral.explanation.expressions.parser import parse, read
 from vitral.explanation.expressions.primitives import PRIMITIVES, Index
 from vitral.explanation.expressions.tree import (
@@ -12,7 +12,6 @@ from vitral.explanation.expressions.tree import (
     mapped,
     nodes,
     references,
-    replaced,
     substituted,
 )
 
@@ -25,6 +24,7 @@ __all__ = [
     "Index",
     "Reference",
     "Tree",
+    "call_of",
     "compute",
     "evaluate",
     "every",
@@ -35,7 +35,6 @@ __all__ = [
     "parse",
     "read",
     "references",
-    "replaced",
     "shape_of",
     "substituted",
 ]

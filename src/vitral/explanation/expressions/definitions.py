@@ -115,7 +115,7 @@ DIRECT: dict[str, Callable[..., Tensor]] = {"log_softmax": lambda x, axis=-1: to
 
 def _calls(name: str) -> list[Call]:
     trees = (DEFINITIONS[name].body, *(step for _, step in DEFINITIONS[name].steps))
-    return [node for tree in trees for _, node in nodes(tree) if isinstance(node, Call)]
+    return [node for tree in trees for node in nodes(tree) if isinstance(node, Call)]
 
 
 BY_ROWS = {name for name in DEFINITIONS if any(call.settings == (-1,) for call in _calls(name))} - {"cross_entropy"}

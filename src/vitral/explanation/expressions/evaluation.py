@@ -62,8 +62,13 @@ def compute(tree: Tree, values: Values, hook: Hook | None = None, made: dict[Tre
 @lru_cache(maxsize=4096)
 def every(tree: Tree) -> tuple[Call, ...]:
     """Every call in a tree and in the definitions that it uses."""
-    found = tuple(node for _, node in nodes(tree) if isinstance(node, Call))
+    found = tuple(node for node in nodes(tree) if isinstance(node, Call))
     return found + tuple(node for call in found if call.function in DEFINITIONS for node in every(expanded(call)))
+
+
+def call_of(tree: Tree, function: str) -> Call | None:
+    """The first call of a function in a tree."""
+    return next((call for call in every(tree) if call.function == function), None)
 
 
 def evaluate(tree: Tree, values: Values, hook: Hook | None = None) -> Tensor:

@@ -187,7 +187,7 @@ def hypotheses_of(table: Tensor, start: int, num_beams: int, length: int) -> tup
     Nothing is decided in Python, so that it has a graph. The hypotheses stay in the order of their words, so that of
     equal ones the first by index is kept, as in `beam_search`.
     """
-    steps = torch.softmax(table.log(), dim=-1).log()
+    steps = (table / table.sum(dim=-1, keepdim=True)).log()
     words, scores, last = torch.zeros(1, 0).long(), steps.new_zeros(1), torch.tensor([start])
     for _ in range(length):
         grown = (scores[:, None] + steps[last]).flatten()

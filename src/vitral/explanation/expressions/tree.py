@@ -68,32 +68,18 @@ class Call:
 
 
 Tree = Reference | Constant | Call
-Path = tuple[int, ...]
-"""The place of a node: the index of the argument at each level; empty for the root."""
 
 
-def nodes(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, Tree]]:
-    """Every node with its place, the root first."""
-    yield path, tree
-    if isinstance(tree, Call):
-        for place, argument in enumerate(tree.arguments):
-            yield from nodes(argument, (*path, place))
+def nodes(tree: Tree) -> Iterator[Tree]:
+    """Every node, the root first."""
+    yield tree
+    for argument in tree.arguments if isinstance(tree, Call) else ():
+        yield from nodes(argument)
 
 
 def references(tree: Tree) -> tuple[str, ...]:
     """The names of the quantities in a tree, each once, from left to right."""
-    return tuple(dict.fromkeys(node.name for _, node in nodes(tree) if isinstance(node, Reference)))
-
-
-def replaced(tree: Tree, path: Path, node: Tree) -> Tree:
-    """The tree with another node at a place."""
-    if not path:
-        return node
-    assert isinstance(tree, Call)
-    first, *rest = path
-    arguments = list(tree.arguments)
-    arguments[first] = replaced(arguments[first], tuple(rest), node)
-    return replace(tree, arguments=tuple(arguments))
+    return tuple(dict.fromkeys(node.name for node in nodes(tree) if isinstance(node, Reference)))
 
 
 def mapped(tree: Tree, change: Callable[[Tree], Tree | None]) -> Tree:

@@ -15,7 +15,7 @@ from vitral.explanation.examples.claims import AuthorClaims, part_of
 from vitral.explanation.examples.document import Document
 from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.given import Keys, entries, label_of
-from vitral.explanation.examples.places import KeyPath
+from vitral.explanation.examples.places import Fault, KeyPath
 from vitral.explanation.examples.schema import cells, number, shape_of
 from vitral.explanation.grading.key import AnswerKey
 
@@ -56,7 +56,7 @@ def read_answers(student: Document, key: AnswerKey) -> Answers:
     asked = [(path, value) for quantity, path, value in [*moved, *theirs] if quantity in key.labels]
     reader = copy(key.reader)
     reader.document, reader.moved = student, {}
-    unreadable: list[UsageError] = []
+    unreadable: list[Fault] = []
     claims = {
         claim.name: replace(claim, values=torch.where(key.asked[claim.name], claim.values, torch.nan))
         for claim in AuthorClaims(reader, key.example.sheet, {}, complain=unreadable.append).read(asked)
@@ -73,7 +73,8 @@ def read_answers(student: Document, key: AnswerKey) -> Answers:
     unasked = tuple(label_of(path) for quantity, path, _value in others if quantity not in key.given)
     edited = [] if isinstance(given, dict) else [_("[given] is no table of numbers")]
     edited += [*_settings(student, key), *_edited(key, [*under_given, *others])]
-    return Answers(example, tuple(map(str, unreadable)), tuple(edited), unasked)
+    told = tuple(str(reader.refuse(fault)) for fault in unreadable)
+    return Answers(example, told, tuple(edited), unasked)
 
 
 def _named(key: AnswerKey, entries: Iterable[tuple[Keys, Any]]) -> Iterator[tuple[str, Keys, Any]]:
@@ -116,7 +117,7 @@ def _differs(name: str, found: Any, expected: Any) -> str:
     if shape_of(found) == shape_of(expected):
         pairs = zip(_cells(found), _cells(expected), strict=True)
         path, found, expected = next((*one, other[1]) for one, other in pairs if one[1] != other[1])
-        name += f"[{','.join(str(int(place) + 1) for place in path)}]" if path else ""
+        name += f"[{','.join(str(int(one) + 1) if str(one).isdecimal() else str(one) for one in path)}]" if path else ""
     told = {"found": shown(found).strip("'"), "expected": shown(expected).strip("'")}
     return _("{name} is {found}, in the key {expected}", name=name, **told)
 

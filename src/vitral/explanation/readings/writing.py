@@ -191,7 +191,7 @@ class Writer:
         if any(call.settings[0] in MEANINGS for call in named):
             return {Equation((_letter("σ_row"), Words(SPREAD))): None}
         made: dict[Equation, None] = {}
-        for _path, node in nodes(tree):
+        for node in nodes(tree):
             if remark := self.remark(node):
                 made[Equation((Words(remark),))] = None
             match node:

@@ -100,14 +100,14 @@ class Server:
 
     async def answer(self, name: str, request: Request) -> Response:
         """The answer of a method of `Runs`."""
-        given = await _json(request)
+        given = await json_of(request)
         is_slow = name in ("anatomy", "relation") or (name == "about" and given.get("whole") is True)
         found = await self._called(name, given, self.slow if is_slow else self.worker)
         return Response(found, media_type=ANSWERS[name])
 
     async def trace(self, request: Request) -> Response:
         """Named values of a sentence."""
-        given = await _json(request)
+        given = await json_of(request)
         async with self.turn:
             if await request.is_disconnected():  # a later keystroke has overtaken it
                 return Response(status_code=LEFT)
@@ -116,7 +116,7 @@ class Server:
 
     async def next(self, request: Request) -> Response:
         """Tokens, one frame each."""
-        given = await _json(request)
+        given = await json_of(request)
         frames = await self._called("drawn", given)
         first = await self._run(partial(next, frames, None))  # what is refused is refused before the answer begins
 
@@ -134,15 +134,7 @@ class Server:
         return await self._run(lambda: getattr(self._opened(), method)(given), worker)
 
     async def _run(self, call: Callable[[], Any], worker: ThreadPoolExecutor | None = None) -> Any:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(worker or self.worker, call)
-        except VitralError:
-            raise
-        except Exception as error:
-            if os.environ.get(TRACEBACK) == "1":
-                traceback.print_exception(error)
-            told = f"{type(error).__name__}: {str(error)[:LONGEST]}"
-            raise HTTPException(500, _("a fault of Vitral ({error})", error=told)) from None
+        return await called_by(worker or self.worker, call)
 
     def _opened(self) -> "Runs":
         if self._runs is None:
@@ -156,7 +148,25 @@ class Server:
         await self._run(lambda: self._opened().warm())
 
 
-async def _json(request: Request) -> Any:
+async def called_by(worker: ThreadPoolExecutor, call: Callable[[], Any]) -> Any:
+    """What a call returns that a worker makes.
+
+    Raises:
+        VitralError: of the call.
+        HTTPException: any other error of it.
+    """
+    try:
+        return await asyncio.get_running_loop().run_in_executor(worker, call)
+    except VitralError:
+        raise
+    except Exception as error:
+        if os.environ.get(TRACEBACK) == "1":
+            traceback.print_exception(error)
+        told = f"{type(error).__name__}: {str(error)[:LONGEST]}"
+        raise HTTPException(500, _("a fault of Vitral ({error})", error=told)) from None
+
+
+async def json_of(request: Request) -> Any:
     """The body as JSON, at most `MOST_BODY` bytes."""
     body = bytearray()
     async for piece in request.stream():

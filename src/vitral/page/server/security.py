@@ -7,10 +7,10 @@ knows and no form can send. The token is in the fragment of the address, which n
 
 import hmac
 import json
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from typing import Any
 
-from vitral.core.language import _
+from vitral.core.language import N_, _
 
 TOKEN = "x-vitral-token"
 OPEN = ("/",)
@@ -33,16 +33,32 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 class Guard:
     """Refuses requests of others before the application sees them, and adds the headers of every answer."""
 
-    def __init__(self, app: App, *, token: str, hosts: Iterable[str], policy: str) -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        token: str,
+        hosts: Iterable[str],
+        policy: str,
+        header: str = TOKEN,
+        without: Collection[str] = OPEN,
+        missing: str = N_("the token is missing or wrong: open the address that vitral open printed"),
+        told: Callable[[int, str], Any] = lambda status, sentence: {"error": sentence},
+    ) -> None:
         """Guard an application.
 
         Args:
             app: the application.
-            token: the secret.
+            token: the secret, as the header has it.
             hosts: the values of Host that are ours, as in "127.0.0.1:8000".
             policy: the content security policy of every answer.
+            header: has the token.
+            without: paths that need none.
+            missing: the refusal of a request without it.
+            told: a refusal as JSON, of a status and a sentence.
         """
-        self.app, self.token = app, token.encode("ascii")
+        self.app, self.token, self.header = app, token.encode("ascii"), header.encode("ascii")
+        self.without, self.missing, self.told = without, missing, told
         self.hosts = frozenset(host.encode("ascii") for host in hosts)
         self.origins = frozenset(b"http://" + host for host in self.hosts)
         self.headers = [(b"content-security-policy", policy.encode("ascii"))]
@@ -65,7 +81,7 @@ class Guard:
             await self.app(scope, receive, with_headers)
         else:
             status, sentence = refusal
-            body = json.dumps({"error": sentence}).encode("ascii")
+            body = json.dumps(self.told(status, sentence)).encode("ascii")
             headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode("ascii"))]
             await with_headers({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": body})
@@ -79,9 +95,12 @@ class Guard:
             return 403, _("this server answers to its own address only")
         if any(origin.lower() not in self.origins for origin in origins):
             return 403, _("this server answers to its own page only")
-        if given.get(b"sec-fetch-site", [b"none"])[0] not in (b"none", b"same-origin") and scope["path"] not in OPEN:
+        if (
+            given.get(b"sec-fetch-site", [b"none"])[0] not in (b"none", b"same-origin")
+            and scope["path"] not in self.without
+        ):
             return 403, _("this server answers to its own page only")
-        tokens = given.get(TOKEN.encode("ascii"), [])
-        if scope["path"] not in OPEN and not (len(tokens) == 1 and hmac.compare_digest(tokens[0], self.token)):
-            return 401, _("the token is missing or wrong: open the address that vitral open printed")
+        tokens = given.get(self.header, [])
+        if scope["path"] not in self.without and not (len(tokens) == 1 and hmac.compare_digest(tokens[0], self.token)):
+            return 401, _(self.missing)
         return None

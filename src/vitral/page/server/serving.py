@@ -1,4 +1,4 @@
-"""Serving a page on this machine: a socket on 127.0.0.1, the address with its token, the browser, the server."""
+"""Serving on this machine: a socket on 127.0.0.1, the address with its token, the browser, the server."""
 
 import contextlib
 import os
@@ -7,12 +7,15 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vitral.core.errors import TRACEBACK, StorageError, UsageError, reason
+
+if TYPE_CHECKING:
+    from vitral.runs.loading import LoadedRun
 
 HOST = "127.0.0.1"
 NAMES = (HOST, "localhost")
@@ -45,9 +48,7 @@ def serve(
     Raises:
         UsageError: a folder is not a run, the extra `serve` is not installed, or the port is taken.
     """
-    missing = next((package for package in NEEDED if find_spec(package) is None), None)
-    if missing is not None:
-        raise UsageError("the page is served by {package}: pip install 'vitral[serve]'", package=missing)
+    require_server()
     for path in paths:
         if not (path / "config.toml").is_file():
             from vitral.runs import RunFolder
@@ -59,7 +60,51 @@ def serve(
         address = f"http://{HOST}:{port}/#token={token}"
         announce(address)
         with _opened(address) if browser else contextlib.nullcontext():
-            _run(listening, token, paths, checkpoint, corpus, tour)
+            from vitral.page.server.app import Server
+
+            _run(listening, Server(paths, checkpoint, corpus, tour).application(token, _hosts(port)))
+
+
+def serve_completions(
+    models: "Mapping[str, LoadedRun]",
+    *,
+    port: int = 0,
+    token: str | None = None,
+    announce: Callable[[str, str], object] = print,
+) -> None:
+    """Serve runs in OpenAI's form (`vitral.page.server.completions`) until it is interrupted.
+
+    Args:
+        models: loaded runs by name.
+        port: 0 takes a free one.
+        token: the secret; drawn if None.
+        announce: called with the address and the secret when requests are answered.
+
+    Raises:
+        UsageError: a run that continues no text, or the port is taken.
+    """
+    from vitral.page.server.completions import Completions
+
+    served, token = Completions(models), token or secrets.token_urlsafe(24)
+    with _listening(port) as listening:
+        port = int(listening.getsockname()[1])
+        announce(f"http://{HOST}:{port}/v1", token)
+        _run(listening, served.application(token, _hosts(port)))
+
+
+def require_server() -> None:
+    """Refuse to serve without the packages that do it.
+
+    Raises:
+        UsageError: the extra `serve` is not installed.
+    """
+    missing = next((package for package in NEEDED if find_spec(package) is None), None)
+    if missing is not None:
+        raise UsageError("the page is served by {package}: pip install 'vitral[serve]'", package=missing)
+
+
+def _hosts(port: int) -> list[str]:
+    return [f"{name}:{port}" for name in NAMES]
 
 
 def _listening(port: int) -> socket.socket:
@@ -76,14 +121,10 @@ def _listening(port: int) -> socket.socket:
     return made
 
 
-def _run(listening: socket.socket, token: str, *served: Any) -> None:
+def _run(listening: socket.socket, application: Any) -> None:
     from uvicorn.config import Config
     from uvicorn.server import Server as Uvicorn
 
-    from vitral.page.server.app import Server
-
-    port = listening.getsockname()[1]
-    application = Server(*served).application(token, [f"{name}:{port}" for name in NAMES])
     config = Config(
         application,
         loop="asyncio",

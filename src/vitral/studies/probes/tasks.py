@@ -7,14 +7,13 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
-from vitral.data.batches import IGNORED, pair_of
+from vitral.data.batches import IGNORED
 from vitral.data.tasks import KeyValueRecall, MarkovChains, RepeatedStrings, Task
 from vitral.evaluation.losses import predicted, reading_of_config
 from vitral.inspection import (
@@ -374,10 +373,9 @@ def answers(trained: Trained) -> Plain:
     split, reading = trained.test, reading_of_config(trained.model.config)
     if split.answers is None or split.answers.labels:
         raise UsageError("{arm} is not trained on questions with answers", arm=trained.arm)
-    records = np.flatnonzero(reading.fits(split))
-    inputs, targets = pair_of(
-        split, reading.placed(split, records[:: max(1, len(records) // trained.size(*QUESTIONS))])
-    )
+    records = split.segments[reading.fits(split)]
+    chosen = records[:: max(1, len(records) // trained.size(*QUESTIONS))]
+    inputs, targets = reading.pair(split, reading.places(split, chosen))
     forced, free = right_tokens(trained.model, inputs, targets, split.answers.closes)
     asked = targets != IGNORED
     wrong = (asked & ~forced).long()

@@ -81,6 +81,7 @@ export function Colophon() {
         {baselines.length > 0 && t("Tables of n-grams, on the same tokens: {losses}.", {
           losses: baselines.map(({ order, loss }) => `${order}: ${number(loss, 3)}`).join(" · "),
         })}{" "}
+        {about.private && t("The page carries no passage and no count of this text.")}
         {counts && plural(counts.order, "The page carries the table of single tokens.", "The page carries the tables of up to {n} tokens in a row.")}
       </p>
       {about.commands.page && <p>

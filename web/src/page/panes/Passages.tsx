@@ -21,11 +21,11 @@ export function open(which: number): void {
 }
 
 export function Passages() {
-  const { passages, sources, text: own } = origin.value!.about;
+  const { passages, sources, text: own, private: hidden } = origin.value!.about;
   if (passages.length < 2) return null;
   return (
     <Group as="p" class="remark passages" label={t("Sentences to begin with:")}>
-      {own && "name" in own ? t("From the part of “{name}” that the model has not read:", { name: own.name }) : t("Sentences to begin with:")}{" "}
+      {own && "name" in own && !hidden ? t("From the part of “{name}” that the model has not read:", { name: own.name }) : t("Sentences to begin with:")}{" "}
       {passages.map((passage, which) => (
         <button aria-pressed={text.value === passage && (!sources || given.value === sources[which])} onClick={() => open(which)}>
           {sources ? `${sources[which]} → ${passage} …` : passage}

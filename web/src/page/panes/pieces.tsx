@@ -69,7 +69,7 @@ export const quoted = (): string => quoting.value;
 /** A text for a shell. */
 const shell = (given: string): string => (/^[\w./][\w./-]*$/.test(given) ? given : `'${given.replace(/'/g, `'\\''`)}'`);
 /** The beginning of a command about the run, and the sentence after an option. */
-export const command = (name: string, option = "--text", about = origin.value!.about): string => `vitral ${name} ${shell(about.run ?? about.name)} ${option} ${shell(readText.value)}`;
+export const command = (name: string, option = "--text", about = origin.value!.about): string => `${about.program ?? "vitral"} ${name} ${shell(about.run ?? about.name)} ${option} ${shell(readText.value)}`;
 
 /** The line of Python that traces this name. */
 export function tracedWhole(name: string): string {

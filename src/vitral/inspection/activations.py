@@ -1,0 +1,122 @@
+"""The activations of a batch of texts, and the gradient of the loss with respect to them.
+
+Texts of one length are one forward pass, so that nothing is computed of padding. Where texts differ in length, what is
+behind the end of a shorter one is NaN.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from torch.nn import functional
+
+from vitral.core.errors import UsageError
+from vitral.core.names import aliases, names_of
+from vitral.core.taps import SILENT, InTurn, Recorder, Tap
+from vitral.inspection.targets import UNSCORED, text_targets
+from vitral.model import Transformer
+from vitral.model.stack import PADDING
+
+
+class Activations(dict[str, Tensor]):
+    """Activations by their names, each [batch, ...]; TransformerLens' names find them, too, as `["pattern", 0]` does.
+
+    Attributes:
+        tokens: the ids, [batch, time]; -1 behind the end of a shorter text.
+        gradients: of `loss` with respect to each activation, by the same names; empty if nobody asked.
+        loss: the mean over all next tokens of the batch, in nats per token; NaN if nobody asked.
+    """
+
+    tokens: Int[Tensor, "batch time"]
+    gradients: "Activations"
+    loss: float = float("nan")
+
+    def __repr__(self) -> str:
+        """A line for each activation: its name and shape."""
+        return "\n".join(f"{name}  {list(value.shape)}" for name, value in self.items())
+
+    def __getitem__(self, name: str | tuple[str, int], /) -> Tensor:
+        """An activation by its name, or by that of TransformerLens.
+
+        Raises:
+            UsageError: there is none.
+        """
+        if isinstance(name, tuple):
+            block, step = f"blocks.{name[1]}.", f".{name[0]}"
+            found = [own for theirs, own in aliases(self).items() if theirs.startswith(block) and theirs.endswith(step)]
+            name = found[0] if found else block[:-1] + step
+        return super().__getitem__(names_of(name, list(self))[0])
+
+
+class _Differentiated(Recorder):
+    """A recorder of what gradients are taken of, constants included."""
+
+    def __call__(self, name: str, value: Tensor) -> Tensor:
+        return super().__call__(name, value if value.requires_grad else value.detach().requires_grad_())
+
+
+def record(
+    model: Transformer,
+    rows: Sequence[Int[Tensor, " time"]],
+    names: str | Sequence[str] | None = None,
+    *,
+    tap: Callable[[int], Tap] = lambda time: SILENT,
+    gradients: bool = False,
+) -> Activations:
+    """The activations of texts.
+
+    Args:
+        model: in evaluation mode.
+        rows: the ids of each text.
+        names: as `vitral.core.names.names_of` understands them; all if None.
+        tap: makes what changes activations of texts of so many tokens.
+        gradients: whether the loss and its gradients are wanted; a model of next tokens only.
+
+    Raises:
+        UsageError: no text; one without tokens, or longer than the context; an unknown name; no token to predict.
+    """
+    wanted = model.activation_names if names is None else names_of(names, model.activation_names)
+    most, lengths = model.config.context_length, list(map(len, rows))
+    if wrong := [n for n in lengths if not 1 <= n <= most] or [0] * (not rows):
+        raise UsageError("trace: {tokens} tokens, expected 1 to {context_length}", tokens=wrong[0], context_length=most)
+    groups = {time: [at for at, n in enumerate(lengths) if n == time] for time in dict.fromkeys(lengths)}
+    batches = {time: torch.stack([rows[at] for at in places]) for time, places in groups.items()}
+    targets = {time: text_targets(model, batch).targets for time, batch in batches.items()}
+    count = sum(int((each != UNSCORED).sum()) for each in targets.values())
+    if gradients and not count:
+        raise UsageError("loss: there is no next token to predict; give a longer text")
+    found, slopes, total = dict[int, dict[str, Tensor]](), dict[int, dict[str, Tensor]](), 0.0
+    for time, batch in batches.items():
+        recorder = (_Differentiated if gradients else Recorder)(wanted)
+        with torch.set_grad_enabled(gradients):
+            logits = model(batch, tap=InTurn(tap(time), recorder))
+            found[time] = recorder.kept
+            if gradients:
+                exact = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 1)
+                loss = functional.cross_entropy(exact, targets[time].flatten(), reduction="sum") / count
+                total += float(loss.detach())
+                each = list(recorder.kept.values())
+                taken = torch.autograd.grad(loss, each, allow_unused=True, materialize_grads=True) if each else ()
+                slopes[time] = dict(zip(recorder.kept, taken, strict=True))
+                found[time] = {name: value.detach() for name, value in recorder.kept.items()}
+    made, made.gradients = _together(groups, found), _together(groups, slopes)
+    made.tokens = _stacked(groups, batches, PADDING)
+    made.loss = total if gradients else made.loss
+    return made
+
+
+def _together(groups: dict[int, list[int]], found: dict[int, dict[str, Tensor]]) -> Activations:
+    names = next(iter(found.values()), {})
+    return Activations({name: _stacked(groups, {time: found[time][name] for time in found}) for name in names})
+
+
+def _stacked(groups: dict[int, list[int]], found: dict[int, Tensor], filler: float | int = float("nan")) -> Tensor:
+    """The rows of all groups in the order of the texts; what a shorter one has less of is `filler`."""
+    if len(found) == 1:
+        return next(iter(found.values()))
+    sizes = [max(sizes) for sizes in zip(*(value.shape[1:] for value in found.values()), strict=True)]
+    made = next(iter(found.values())).new_full((sum(map(len, groups.values())), *sizes), filler)
+    for time, value in found.items():
+        made[(torch.tensor(groups[time]), *map(slice, value.shape[1:]))] = value
+    return made

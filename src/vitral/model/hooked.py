@@ -1,0 +1,74 @@
+"""A model with hooks: functions that see and may replace named activations in every forward pass."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from copy import copy
+from typing import Any
+
+from torch import Tensor
+
+from vitral.core.errors import UsageError
+from vitral.core.names import names_of
+from vitral.core.taps import SILENT, Editor, InTurn, Tap
+from vitral.model.transformer import Transformer
+
+Hook = Callable[[Tensor], Tensor | None] | Callable[[Tensor, str], Tensor | None]
+"""A function of an activation, or of it and its name, which returns what to continue with; None: the same."""
+
+
+class HookedTransformer(Transformer):
+    """A model that shares its weights with another one, and calls hooks.
+
+    It generates by its own forward pass, without a cache: a hook sees all positions of a window.
+    """
+
+    is_hooked = True
+    hooks: Tap
+
+    @classmethod
+    def of(cls, model: Transformer, hooks: Mapping[str, Hook]) -> "HookedTransformer":
+        """The model with hooks; those that it has already come first.
+
+        Args:
+            model: stays as it is.
+            hooks: by names as `vitral.core.names.names_of` understands them; those of one activation in their order.
+
+        Raises:
+            UsageError: a name that no activation of the model has.
+        """
+        edits: dict[str, Callable[[Tensor], Tensor]] = {}
+        for asked, function in hooks.items():
+            for name in names_of(asked, model.activation_names):
+                edits[name] = _called(name, function, edits.get(name))
+        made: Any = copy(model)
+        made.__class__ = cls
+        made.hooks = InTurn(made.hooks, Editor(edits)) if model.is_hooked else Editor(edits)
+        return made
+
+    def forward(self, tokens: Tensor, *, tap: Tap = SILENT, **how: Any) -> Tensor:
+        """As `Transformer.forward`; hooks come before `tap`."""
+        return super().forward(tokens, tap=InTurn(self.hooks, tap), **how)
+
+
+def _called(name: str, function: Any, before: Callable[[Tensor], Tensor] | None) -> Callable[[Tensor], Tensor]:
+    try:
+        required = [one for one in inspect.signature(function).parameters.values() if one.default is one.empty]
+    except ValueError:  # a function in C
+        required = []
+    more = (name,) if len([one for one in required if one.kind < one.VAR_POSITIONAL]) > 1 else ()
+
+    def edit(value: Tensor) -> Tensor:
+        value = value if before is None else before(value)
+        found = function(value, *more)
+        if found is None:
+            return value
+        if not isinstance(found, Tensor) or found.shape != value.shape:
+            raise UsageError(
+                "hooked: {name}: the function returned {given}; expected a tensor of the shape {shape}, or None",
+                name=name,
+                given=list(found.shape) if isinstance(found, Tensor) else type(found).__name__,
+                shape=list(value.shape),
+            )
+        return found
+
+    return edit

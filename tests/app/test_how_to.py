@@ -1,0 +1,64 @@
+"""docs/how-to: the Python of its pages runs, with stubs of the trackers."""
+
+import re
+import sys
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import vitral
+
+pytestmark = pytest.mark.merge
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [page for page in DOCS.glob("**/how-to/*.md") if "```python" in page.read_text(encoding="utf-8")]
+MODEL = {"d_model": 12, "num_layers": 1, "num_heads": 3, "context_length": 101}
+TRAINING = {"steps": 4, "evaluate_every": 2, "batch_size": 5, "sample_every": 2, "sample_tokens": 9}
+SMALL = {"model": MODEL, "training": TRAINING}
+
+
+class Tracker(ModuleType):
+    """A stub of trackio and of wandb."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.told: list[tuple[str, dict[str, Any], int | None]] = []
+
+    def init(self, *, project: str, config: dict[str, Any]) -> None:
+        self.told.append((project, config, None))
+
+    def log(self, said: dict[str, Any], *, step: int) -> None:
+        self.told.append(("log", said, step))
+
+    def finish(self) -> None:
+        self.told.append(("finish", {}, None))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_its_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    turns = "Ana: the night {0}\nBea: and the day {0}\nAna: and whe {0}?\nBea: To be\na line of nobody\n"
+    text = "".join(map(turns.format, range(120)))
+    for name in ("my.txt", "meu.txt", "chat.txt", "conversa.txt"):
+        Path(name).write_text(text, encoding="utf-8")
+    trackers = [Tracker("trackio"), Tracker("wandb")]
+    for one in trackers:
+        monkeypatch.setitem(sys.modules, one.__name__, one)
+    monkeypatch.setattr(vitral, "train", partial(vitral.train, tokenizer="char", **SMALL))
+    for name in ("my", "meu"):
+        if f'load("runs/{name}")' in blocks[0]:
+            vitral.train("my.txt", out=f"runs/{name}")
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, page.name, "exec"), names)  # as a reader does
+    if "track" in page.stem:
+        for one in trackers:
+            assert one.told[0][1]["parameters"] > 0
+            assert [step for _, said, step in one.told if "evaluation/validation_loss" in said] == [2, 4]
+            assert one.told[-1][0] == "finish"
+    if page.stem == "chats":
+        assert vitral.train(next(Path().glob("*.jsonl")), out="runs/talk").sealed.config.corpus.records is not None
