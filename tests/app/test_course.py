@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command
 
 from docs.make_class import HAND, PAGE, TRAIN, commands, parts, prepared, slides
-from docs.make_course import DOCS, FOLDERS, evaluated, expressions, kept, names, rendered
+from docs.make_course import DOCS, FOLDERS, evaluated, expressions, kept, minutes, names, rendered
 from vitral.app.terminal import app, run
 from vitral.page.tour import stops_of
 
@@ -113,3 +113,11 @@ def test_a_class_has_a_screen_for_each_heading_and_a_sheet_for_each_student(lang
     sheets, bundle = prepared(FOLDERS[language] / f"{name}.md", tmp_path, language, 7)
     assert sheets[sheets.index("--count") + 1] == "7"
     assert bundle[-4:] == ["-o", f"{tmp_path / 'page.html'}", "--lang", language]
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_lesson_takes_as_long_in_both_languages_as_its_parts(name: str) -> None:
+    english, portuguese = (minutes(language, int(name[:2])) for language in FOLDERS)
+    (total,) = re.findall(r"^\*\*Time\*\*: (\d+)", page(name, "en"), re.MULTILINE)
+    assert english == portuguese
+    assert sum(english) == int(total)

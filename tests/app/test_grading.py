@@ -148,3 +148,12 @@ def test_names_of_files_never_stop_the_class_and_never_leak(vitral, tmp_path: Pa
     rows = list(csv.reader(io.StringIO(vitral(*GRADE, "--format", "csv").out)))
     assert {row[0][0] for row in rows} & {"=", "@"} == set()
     assert "'=cmd.toml" in {row[0] for row in rows}
+
+
+@pytest.mark.parametrize(("language", "told"), [("en", "1 sheet graded, mean"), ("pt", "1 folha corrigida, média")])
+def test_a_key_is_found_by_its_name_in_either_language(vitral, tmp_path: Path, language: str, told: str) -> None:
+    for made in ("en", "pt"):
+        vitral("exercise", "loss", "--out", str(tmp_path / made / "you.toml"), "--lang", made)
+        for key in ("you-key.toml", "you-gabarito.toml"):
+            graded = vitral("grade", str(tmp_path / made), "--key", str(tmp_path / made / key), "--lang", language)
+            assert graded.out.startswith(told)

@@ -51,11 +51,21 @@ def test_without_norms_a_part_is_its_vector_times_the_tokens_row_of_the_head() -
     assert parts["blocks.0.mlp.out"] == pytest.approx(float(kept["blocks.0.mlp.out"][-1] @ row), abs=1e-9)
 
 
+def test_an_rms_norm_without_an_epsilon_has_that_of_its_numbers() -> None:
+    model = made({"norm_type": "rmsnorm", "num_layers": 1})
+    norm: Any = model.final_norm
+    norm.eps = None
+    for name, weight in model.named_parameters():
+        weight.data *= 1.0 if name.startswith(("final_norm", "head")) else 1e-3
+    found = attribute_logit(model, TOKENIZER, TEXT)
+    assert sum(one["value"] for one in found.records()) == pytest.approx(found.plain()["logit"], rel=1e-4)
+
+
 @pytest.mark.parametrize("how", [{"token": "ab"}, {"token": 999}, {"position": 8}, {"other": "ab"}])
 def test_what_cannot_be_attributed_is_refused(how: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="attribution"):
         attribute_logit(made("pre"), TOKENIZER, TEXT, **how)
-    with pytest.raises(UsageError, match="no sum"):
+    with pytest.raises(UsageError, match="do not add up"):
         attribute_logit(made("like BERT, causal"), TOKENIZER, TEXT)
     for layer, head in ((2, 0), (0, 3), (-1, 0)):
         with pytest.raises(UsageError, match="are 0 to"):

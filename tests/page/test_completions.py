@@ -81,6 +81,9 @@ def test_texts_are_those_that_the_run_generates(client: TestClient, folders: lis
     stop = wanted[0][7:9]
     found = completed(client, prompt="ab", stop=stop, **how)["choices"][0]
     assert (found["text"], found["finish_reason"]) == (wanted[0].partition(stop)[0], "stop")
+    logs = completed(client, prompt="ab", stop=stop, logprobs=0, echo=True, **{**how, "max_tokens": 10})["choices"][0]
+    assert "".join(logs["logprobs"]["tokens"]) == logs["text"] == "ab" + found["text"]
+    assert len(logs["logprobs"]["token_logprobs"]) == len(logs["logprobs"]["text_offset"]) == len(logs["text"])
     several = completed(client, prompt=["ab", "h", "ab"], max_tokens=5, temperature=0)["choices"]
     assert [one["index"] for one in several] == [0, 1, 2]
 
@@ -116,6 +119,9 @@ def test_log_probabilities_of_an_echo_are_those_of_the_run(client: TestClient, f
         assert -sum(logs["token_logprobs"][1 : len(ids)]) / (len(ids) - 1) == pytest.approx(run.loss(TEXT), abs=1e-6)
         for row, best in zip(exact, logs["top_logprobs"][1:], strict=False):
             assert sorted(best.values()) == pytest.approx(sorted(row.topk(2).values.tolist()), abs=1e-6)
+    (empty,) = completed(client, prompt=[[]], max_tokens=3, echo=True, logprobs=0)["choices"]
+    assert empty["logprobs"]["text_offset"] == [0, 1, 2]
+    assert "".join(empty["logprobs"]["tokens"]) == empty["text"]
     # A greedy token is the likeliest one, to the bit: lm-evaluation-harness compares the two.
     assert logs["token_logprobs"][-1] == max(logs["top_logprobs"][-1].values())
 
@@ -155,6 +161,7 @@ def test_a_run_of_chats_answers_messages(client: TestClient, folders: list[Path]
         ("completions", {"prompt": "a", "best_of": 2}, 400),
         ("completions", {"prompt": "a", "n": 0}, 400),
         ("completions", {"prompt": "a", "max_tokens": 10**9}, 400),
+        ("completions", {"prompt": ["a"] * 1000, "n": 100, "max_tokens": 3}, 400),
         ("completions", {"prompt": "a", "presence_penalty": 0.5}, 400),
         ("completions", {"prompt": "a", "logprobs": 1, "max_tokens": 14}, 400),
         ("completions", {"prompt": "a", "logprobs": 1, "stream": True}, 400),

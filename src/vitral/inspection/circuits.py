@@ -118,7 +118,10 @@ def attribute_logit(
     if model.head_bias is not None:
         values["head.bias"] = float(signs @ model.head_bias.detach()[chosen].double())
     if abs(sum(values.values()) - logit) > MOST_APART * max(map(abs, [1.0, *values.values()])):
-        raise UsageError("attribution: the logits of this model are no sum over its parts")
+        raise UsageError(
+            "attribution: the parts of this model do not add up to its logits: a hook, or a part of its own kind, "
+            "changes them on the way"
+        )
     labels = [*map(tokenizer.label, chosen), None]
     told = {"text": text, "token": labels[0], "other": labels[1], "position": position % tokens.shape[1]}
     parts = [{"part": name, "value": value} for name, value in values.items()]
@@ -157,7 +160,9 @@ def _frozen(norm: nn.Module, x: Tensor, parts: dict[str, Tensor], name: str) -> 
         spread = (x.var(unbiased=False) + norm.eps).sqrt()
         parts = {one: (part - part.mean()) / spread for one, part in parts.items()}
     elif isinstance(norm, nn.RMSNorm):
-        parts = {one: part / (x.square().mean() + (norm.eps or 0)).sqrt() for one, part in parts.items()}
+        dtype = torch.float32 if norm.weight is None else norm.weight.dtype
+        eps = torch.finfo(dtype).eps if norm.eps is None else norm.eps
+        parts = {one: part / (x.square().mean() + eps).sqrt() for one, part in parts.items()}
     elif not isinstance(norm, nn.Identity):
         raise UsageError("attribution: {name} is of its own kind, and no linear map is known for it", name=name)
     else:

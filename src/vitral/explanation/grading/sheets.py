@@ -1,6 +1,7 @@
 """The sheets of a class: the files of a folder, the keys that they belong to, and the grade of each."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,12 +84,14 @@ def grading_rule(
 def answer_keys(named: Sequence[str | Path]) -> Iterator[AnswerKey]:
     """The keys; of a folder, every file that is one.
 
+    A name in one language is that of the other too where only that exists: you-key.toml and you-gabarito.toml.
+
     Raises:
         UsageError: there is none, or one cannot be read.
     """
     if not named:
         raise UsageError("grade: name the key")
-    for each in named:
+    for each in map(_existing, named):
         path = Path(each)
         if not os.path.isdir(path):
             yield AnswerKey(find_example(each))
@@ -97,6 +100,17 @@ def answer_keys(named: Sequence[str | Path]) -> Iterator[AnswerKey]:
         if not found:
             raise UsageError("{folder}: has no key (a .toml file)", folder=path)
         yield from (AnswerKey(find_example(file)) for file in found)
+
+
+def _existing(named: str | Path) -> str | Path:
+    """The name of a key, or where there is no such file or folder, the same in another language if that exists."""
+    path = Path(named)
+    if not os.path.lexists(path):
+        for one, other in (("key", "gabarito"), ("gabarito", "key")):
+            renamed = path.with_name(re.sub(rf"\b{one}(?=s?(\.toml)?$)", other, path.name)) if path.name else path
+            if os.path.lexists(renamed):
+                return renamed
+    return named
 
 
 def different_keys(keys: Sequence[AnswerKey]) -> list[AnswerKey]:

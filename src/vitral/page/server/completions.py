@@ -5,8 +5,7 @@
     POST /v1/chat/completions   the answer to messages, of runs of chats
 
 A refusal is {"error": {"message": one line, …}} with a status from 400 to 499; an unknown key is refused. The secret is
-the API key, a bearer token. Each model answers one request after another. Log-probabilities are the model's own, in
-nats, before temperature and other filters.
+the API key, a bearer token. Log-probabilities are the model's own, in nats, before temperature and other filters.
 """
 
 import json
@@ -40,11 +39,11 @@ from vitral.page.server.app import LEFT, called_by, json_of
 from vitral.page.server.security import Guard
 from vitral.runs.loading import LoadedRun
 
-MOST_CHOICES, MOST_LOGPROBS, MOST_PROMPTS, MOST_TOKENS = 128, 20, 1024, 1 << 16
+MOST_LOGPROBS, MOST_TOKENS = 20, 1 << 18
 NOT_FOUND, REFUSED, FAULT = 404, 400, 500
 Id = Annotated[int, Field(ge=0)]
 Nothing = Annotated[float, Field(ge=0, le=0)]
-"""A setting of OpenAI's that is off, which is all that is known of it here."""
+"""An OpenAI setting that Vitral does not support; only 0 is accepted."""
 
 
 class Asked(Config):
@@ -56,12 +55,12 @@ class Asked(Config):
     """
 
     model: str | None = None
-    max_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] = 16
+    max_tokens: Annotated[int, Field(ge=0)] = 16
     temperature: Annotated[float, Field(ge=0)] = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=1)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] = 1
+    n: Annotated[int, Field(ge=1)] = 1
     stop: str | list[str] = Field(default_factory=list[str])
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(default_factory=lambda: secrets.randbelow(2**31))
     stream: bool = False
@@ -89,8 +88,6 @@ class CompletionAsked(Asked):
         given: list[Any] = self.prompt if isinstance(self.prompt, list) else [self.prompt]
         if given and isinstance(given[0], int):
             given = [given]
-        if not 0 < len(given) <= MOST_PROMPTS:
-            raise UsageError("prompt: expected 1 to {most} prompts, not {n}", most=MOST_PROMPTS, n=len(given))
         return [one if isinstance(one, str) else tuple(one) for one in given]
 
 
@@ -98,8 +95,8 @@ class ChatAsked(Asked):
     """A request of the answer to messages."""
 
     messages: list[dict[str, Any]]
-    max_completion_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] | None = None
-    max_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] = 200
+    max_completion_tokens: Annotated[int, Field(ge=0)] | None = None
+    max_tokens: Annotated[int, Field(ge=0)] = 200
 
 
 class Read(NamedTuple):
@@ -111,11 +108,7 @@ class Read(NamedTuple):
 
 
 class Served:
-    """A run that answers.
-
-    Attributes:
-        worker: computes its answers, one after another.
-    """
+    """A run that answers; its worker computes one piece of text after another."""
 
     def __init__(self, name: str, loaded: LoadedRun) -> None:
         """Serve a loaded run.
@@ -151,7 +144,9 @@ class Served:
                 begin = len(ids) if not asked.echo else 0 if prompt else 1
                 found = self._logprobs([*ids, *sample.tokens], begin, asked.logprobs)
                 found["text_offset"] = [at + len(shown) * (not asked.echo) for at in found["text_offset"]]
-                choice["logprobs"] = found
+                end = len(shown) + len(sample.text)  # of the text; a stop string's tokens lie behind it
+                inside = sum(at < end for at in found["text_offset"]) if sample.finish == "stop" else None
+                choice["logprobs"] = {name: values[:inside] for name, values in found.items()}
             choices.append({"logprobs": None, **choice})
         return self._answer("text_completion", choices, read, samples)
 
@@ -193,6 +188,9 @@ class Served:
         is_chat = isinstance(asked, ChatAsked)
         most = self.model.config.context_length
         prompts: list[Prompt] = [self._asking(asked)] if is_chat else asked.prompts
+        work = len(prompts) * asked.n * max(1, asked.max_tokens)
+        if not 0 < work <= MOST_TOKENS:
+            raise UsageError("prompts × n × max_tokens: expected 1 to {most}, not {work}", most=MOST_TOKENS, work=work)
         decode = self.tokenizer.decode
         made = [
             Read(one, prompt_ids(self.tokenizer, one, sys.maxsize), one if isinstance(one, str) else decode(one))
@@ -220,7 +218,7 @@ class Served:
     def _asking(self, asked: ChatAsked) -> str:
         """The prompt of messages."""
         if self.records != "chats":
-            raise UsageError("{name}: it is no run of chats; ask /v1/completions", name=self.name)
+            raise UsageError("{name}: this run was not trained on chats; ask /v1/completions", name=self.name)
         if not asked.messages or asked.messages[-1].get("role") != "user":
             raise UsageError("messages: the last one is the user's")
         return chat(asked.messages)
