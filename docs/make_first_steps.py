@@ -61,6 +61,7 @@ class Document:
 _MACHINE = (
     (re.compile(r"[─━═\[\]]+"), ""),
     (re.compile(r"\b(threads?|float32|bfloat16)\b"), "CHOSEN"),
+    (re.compile(r"--(prompt|text) .*$"), "WORDS"),  # of the model's own sample
 )
 DOCUMENTS = {
     "en": Document(
