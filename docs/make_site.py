@@ -244,19 +244,19 @@ def _commands() -> str:
     from typer.main import get_command
 
     from vitral.app.terminal import COMMANDS, app
-    from vitral.app.terminal.help import _row, in_capitals
+    from vitral.app.terminal.help import in_capitals, option_help
 
     is_portuguese = LANGUAGE == "pt"
-    yield_ = ["# " + ("Comandos e opções" if is_portuguese else "Commands and options")]
+    parts = ["# " + ("Comandos e opções" if is_portuguese else "Commands and options")]
     group: Any = get_command(app)
     for each in COMMANDS:
         command = group.commands[each.name]
         context = click.Context(command, info_name=f"vitral {each.name}", max_content_width=10**6)
         usage = " ".join(["vitral", each.name, *(in_capitals(one) for one in command.collect_usage_pieces(context))])
         rows = [record for option in command.get_params(context) if (record := option.get_help_record(context))]
-        yield_ += [f"## {each.name}", f"```text\n{usage}\n```", html.escape(command.help or "", quote=False)]
-        yield_.append("\n".join(f"`{in_capitals(name)}`\n: {_cell(_row(said))}\n" for name, said in rows))
-    return "\n\n".join(yield_)
+        parts += [f"## {each.name}", f"```text\n{usage}\n```", html.escape(command.help or "", quote=False)]
+        parts.append("\n".join(f"`{in_capitals(name)}`\n: {_cell(option_help(said))}\n" for name, said in rows))
+    return "\n\n".join(parts)
 
 
 def _cell(text: str) -> str:

@@ -44,7 +44,7 @@ def test_the_faster_number_of_threads_is_chosen_and_written(one: float, two: flo
     found = bench.plan()
     assert found.config.training == bench.configured(training={"threads": chosen}).training
     assert {(threads, plan) for threads, plan, _ in bench.asked} == {(1, FLOAT), (2, FLOAT)}
-    assert (len(found.notes), found.told) == (1, ())
+    assert (len(found.notes), found.decisions) == (1, ())
     assert torch.get_num_threads() == before
     assert resolve_plan(found.config, build, 10**6).config is found.config
 

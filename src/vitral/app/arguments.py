@@ -285,7 +285,7 @@ def _class_of_runs() -> "type[Run]":
 
 
 def path_of(run: "str | Path | Run", *, changes: bool = False) -> Path:
-    """The folder of a run, which it `changes` or not.
+    """The folder of a run; `changes` says whether the caller writes into it.
 
     Raises:
         UsageError: an empty path, a frame or a run with hooks, which are no folders, or no run of the zoo, or one that
@@ -295,14 +295,15 @@ def path_of(run: "str | Path | Run", *, changes: bool = False) -> Path:
 
     if run == "":
         raise UsageError("a run's folder is expected, not an empty text")
-    if not isinstance(run, str | Path) and run.frame is not None:
-        raise UsageError("{path}: it is a frame of the film; give the run that it is of", path=run.path)
-    if not isinstance(run, str | Path) and run.hooks:
-        raise UsageError("{path}: functions are no part of a folder; give the run without hooks", path=run.path)
-    path = run if isinstance(run, str | Path) else run.path
+    if not isinstance(run, str | Path):
+        if run.frame is not None:
+            raise UsageError("{path}: it is a frame of the film; give the run that it is of", path=run.path)
+        if run.hooks:
+            raise UsageError("{path}: hooks are not saved with a run; pass the run without hooks", path=run.path)
+        run = run.path
     if changes:
-        refuse_changes(path)
-    return located(path)
+        refuse_changes(run)
+    return located(run)
 
 
 def opened(

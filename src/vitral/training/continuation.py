@@ -82,7 +82,7 @@ def continue_run(
             require_same_batches(parent)
             plan = resolved_plan(asked(parent.config, threads, minutes, steps), parent.dataset, frame)
             config = complete(continued(plan.config, parent.config, parent.state.step)).watched()
-            for line in (*plan.told, schedule_note(config, parent.config)):
+            for line in (*plan.decisions, schedule_note(config, parent.config)):
                 note(line)
             state = replace(parent.state, loss_sum=0.0, loss_count=0, best_loss=None, best_step=None)
             trainer = Trainer(config, parent.dataset, parent.model, RunFolder(out), callback, state, parent.baselines)

@@ -60,7 +60,7 @@ class ResolvedPlan:
     notes: tuple[str, ...]
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def decisions(self) -> tuple[str, ...]:
         """The decisions, without the measurements."""
         measured = {ONE_FASTER, SEVERAL_FASTER, FASTEST}
         return tuple(one for one in self.notes if getattr(one, "sentence", one) not in measured)

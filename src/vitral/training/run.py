@@ -100,7 +100,7 @@ def train(
         resolved = resolved_plan(config, dataset, frame)
         problems = [N_("problem: {text}").format(text=each) for each in dataset.problems]
         about_text = [*problems, *dataset.remarks, *dataset.notes] if config.training.watch else []
-        for line in (*resolved.told[:1], *about_text, *resolved.told[1:]):
+        for line in (*resolved.decisions[:1], *about_text, *resolved.decisions[1:]):
             noting(callback)(line)
         require_training_memory(resolved.config, dataset.tokenizer.vocab_size, "config")
         config = complete(resolved.config)

@@ -197,7 +197,7 @@ def _configured(
     if plan.corpus is not None or plan.config.training.plan == FIT:
         dataset = plan.dataset()
         fitted = plan.fitted(dataset)
-        advice = (*fitted.told[:1], *plan.text.lines, *fitted.told[1:])
+        advice = (*fitted.decisions[:1], *plan.text.lines, *fitted.decisions[1:])
         return name, fitted.config, vocabulary or dataset.tokenizer.vocab_size, advice
     if vocabulary is None:
         nominal = corpus is None and tokenizer is None and name in known

@@ -107,7 +107,7 @@ class _Page(_Context.formatter_class):
         return super().section(_(name))
 
     def write_dl(self, rows: Sequence[tuple[str, str]], *given: Any, **options: Any) -> None:
-        super().write_dl([(in_capitals(name), _row(text)) for name, text in rows], *given, **options)
+        super().write_dl([(in_capitals(name), option_help(text)) for name, text in rows], *given, **options)
 
 
 class _TranslatedContext(_Context):
@@ -150,7 +150,7 @@ def in_capitals(text: str) -> str:
     return _WORD.sub(lambda found: _(found[0]), text)
 
 
-def _row(text: str) -> str:
+def option_help(text: str) -> str:
     """The help of an option: its own text, then what the parser adds in brackets."""
     told, found = _(text), _EXTRA.fullmatch(text)
     if told != text or found is None:

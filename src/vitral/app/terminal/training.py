@@ -1,6 +1,7 @@
-"""Training on a terminal: a live panel, plain lines elsewhere; one of several ranks prints."""
+"""Training on a terminal: a live panel, plain lines elsewhere, what to do next; one of several ranks prints."""
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -10,20 +11,25 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from vitral.app import session
+from vitral.app.arguments import Threads
 from vitral.app.terminal.streams import complain, output_is_optional, say, say_if_lost, tell
-from vitral.core.errors import Interrupted, UsageError
+from vitral.core.errors import Interrupted, UsageError, VitralError
 from vitral.core.language import N_, _
 from vitral.core.process import EXIT_CODE, launched
 from vitral.core.text import visible
 
 if TYPE_CHECKING:
     from vitral.app.demonstration import Demonstration
+    from vitral.app.run import Run
+    from vitral.doctor.sample import WhySample
     from vitral.report.notebook import ProgressView
     from vitral.training import Callback, Event
 
 TENSORBOARD = "tensorboard"
 SAMPLE_SHOWN, SAMPLE_LINES = 600, 8
 """Characters and lines of a sample in the panel."""
+MOST_OWN = 40
+"""Characters of a sample that a command repeats, at most."""
 _silent = False
 
 
@@ -172,6 +178,73 @@ def announced(**given: Any) -> Iterator[Mapping[str, Any]]:
     except KeyboardInterrupt:
         complain("interrupted")
         os._exit(130)  # a thread that computes for the page would keep the process
+
+
+def show_trained(run: "Run", *, ranks: Threads | None = None, tensorboard: bool = False) -> None:
+    """The page of a finished run, and what to do next.
+
+    Args:
+        ranks: Processes on this machine that share the batches of a step (training.accumulation) and give the bits of
+            one.  [default: 1]
+        tensorboard: Also write TensorBoard events.
+    """
+    from vitral.report.run import write_run_report
+
+    tell("report: {path}", path=write_run_report(run.path))
+    say(_("Why is my sample bad?"))
+    say(str(found := run.why()))
+    rows = [(_(what), "    ".join(f"vitral {command}" for command in ones)) for what, ones in next_commands(run, found)]
+    width = max(len(what) for what, _commands in rows)
+    say("\n".join([_("next:"), *(f"  {what:{width}}  {commands}" for what, commands in rows)]))
+
+
+def next_commands(run: "Run", why: "WhySample") -> Iterator[tuple[str, list[str]]]:
+    """What fits a run of this kind: words, and its commands without the program's name."""
+    from vitral.page.passages import writable
+    from vitral.runs.objectives import objective_name
+
+    model, records, path = run.model, run.config["corpus"].get("records"), shlex.quote(str(run.path))
+    text = _own_words(run) or " ".join(run.tokenizer.decode(writable(model, run.tokenizer)).split()[:2])
+    option, answers = f"--text {shlex.quote(text)}", model.encoder is not None or model.config.num_labels
+    if objective_name(run.config["training"]["objective"]) == "masked":
+        yield N_("fill a gap"), [f"fill {path} --text {shlex.quote(text + ' [MASK]')}"]
+    elif records or model.encoder is not None:
+        chat = [f"chat {path}"] if records == "chats" else []
+        yield N_("ask it"), [*chat, f"generate {path} --source {shlex.quote(text)}"]
+    else:
+        yield N_("let it write"), [f"generate {path} --prompt {shlex.quote(text)}"]
+    if model.config.shape != "encoder":
+        yield N_("your model as one page"), [f"bundle {path}"]
+    source = option if model.encoder is None else f"--source {shlex.quote(text)}"
+    yield N_("every number of a text"), [f"explain {path} {source}"]
+    yield N_("measure and look inside"), [f"evaluate {path}", *([] if answers else [f"inspect {path} {option}"])]
+    longer = next((one.command for one in why.reasons if one.command.startswith("continue")), "")
+    if not why.command.startswith(("corpus", "train")):  # of a text to mend, or a model to train anew
+        yield N_("train longer"), [longer or f"continue {path} --minutes 2"]
+
+
+def _own_words(run: "Run") -> str:
+    """The first words of a run's last sample, or the first question that it answered; empty if it cannot read them."""
+    samples, model = run.sealed.metrics("sample"), run.model
+    text = samples[-1]["text"] if samples else ""
+    answers = run.config["corpus"].get("records") or model.encoder is not None
+    words = text.partition(" → ")[0].split() if answers else text[:MOST_OWN].split()[:2]
+    own = " ".join(words).lstrip("- ")  # after a dash the command would read an option
+    try:
+        ids = run.tokenizer.encode(own)
+    except VitralError:
+        return ""
+    return own if len(ids) <= (model.config.source_length or model.config.context_length) else ""
+
+
+def show_continued(run: "Run", *, ranks: Threads | None = None) -> None:
+    """The page of a finished run, and what to do next.
+
+    Args:
+        ranks: Processes on this machine that share the batches of a step (training.accumulation) and give the bits of
+            one.  [default: 1]
+    """
+    show_trained(run)
 
 
 def launch_if_several(ranks: int | None) -> None:

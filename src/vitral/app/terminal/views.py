@@ -4,7 +4,6 @@ People read what `print` shows of a result in Python; programs read its plain da
 """
 
 import io
-import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,17 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from vitral.app.arguments import Argument, Digits, Form, Format, Numbers, Option, TableFormat, Threads, numbers
+from vitral.app.arguments import Argument, Digits, Form, Format, Numbers, Option, TableFormat, numbers
 from vitral.app.terminal.streams import complain, print_json, prints_unicode, say, tell
-from vitral.core.errors import StorageError, UsageError, VitralError
-from vitral.core.language import N_, _, in_language, ngettext
+from vitral.core.errors import StorageError, UsageError
+from vitral.core.language import _, in_language, ngettext
 
 if TYPE_CHECKING:
     from vitral.app.conversation import Conversation
     from vitral.app.exercises import WrittenExercise
     from vitral.app.results import DemoPage, Inspection, Names, Samples
     from vitral.app.run import Run
-    from vitral.doctor.sample import WhySample
     from vitral.explanation import CheckReport, Walkthrough
     from vitral.explanation.examples.example import Example
     from vitral.interop import Export
@@ -30,8 +28,6 @@ if TYPE_CHECKING:
     from vitral.report.runs import RunList
     from vitral.report.tables import Table
 
-MOST_OWN = 40
-"""Characters of a sample that a command repeats, at most."""
 MOST_LISTED = 10
 """Files that are named one by one."""
 INSPECTED = {"": "text", ".txt": "text", ".json": "json", ".html": "html", ".htm": "html"}
@@ -401,74 +397,6 @@ def show_exercise(
 def show_demo(page: "DemoPage") -> None:
     """A text by the model, the verdicts, the pages, and commands to try."""
     say(f"\n{page}")
-
-
-def show_trained(run: "Run", *, ranks: Threads | None = None, tensorboard: bool = False) -> None:
-    """The page of a finished run, and what to do next.
-
-    Args:
-        ranks: Processes on this machine that share the batches of a step (training.accumulation) and give the bits of
-            one.  [default: 1]
-        tensorboard: Also write TensorBoard events.
-    """
-    from vitral.report.run import write_run_report
-
-    tell("report: {path}", path=write_run_report(run.path))
-    say(_("Why is my sample bad?"))
-    say(str(found := run.why()))
-    rows = [(_(what), "    ".join(f"vitral {command}" for command in ones)) for what, ones in next_commands(run, found)]
-    width = max(len(what) for what, _commands in rows)
-    say("\n".join([_("next:"), *(f"  {what:{width}}  {commands}" for what, commands in rows)]))
-
-
-def next_commands(run: "Run", why: "WhySample") -> Iterator[tuple[str, list[str]]]:
-    """What fits a run of this kind: words, and its commands without the program's name."""
-    from vitral.page.passages import writable
-    from vitral.runs.objectives import objective_name
-
-    model, records, path = run.model, run.config["corpus"].get("records"), shlex.quote(str(run.path))
-    text = _own_words(run) or " ".join(run.tokenizer.decode(writable(model, run.tokenizer)).split()[:2])
-    option, answers = f"--text {shlex.quote(text)}", model.encoder is not None or model.config.num_labels
-    if objective_name(run.config["training"]["objective"]) == "masked":
-        yield N_("fill a gap"), [f"fill {path} --text {shlex.quote(text + ' [MASK]')}"]
-    elif records or model.encoder is not None:
-        chat = [f"chat {path}"] if records == "chats" else []
-        yield N_("ask it"), [*chat, f"generate {path} --source {shlex.quote(text)}"]
-    else:
-        yield N_("let it write"), [f"generate {path} --prompt {shlex.quote(text)}"]
-    if model.config.shape != "encoder":
-        yield N_("your model as one page"), [f"bundle {path}"]
-    source = option if model.encoder is None else f"--source {shlex.quote(text)}"
-    yield N_("every number of a text"), [f"explain {path} {source}"]
-    yield N_("measure and look inside"), [f"evaluate {path}", *([] if answers else [f"inspect {path} {option}"])]
-    longer = next((one.command for one in why.reasons if one.command.startswith("continue")), "")
-    if not why.command.startswith(("corpus", "train")):  # of a text to mend, or a model to train anew
-        yield N_("train longer"), [longer or f"continue {path} --minutes 2"]
-
-
-def _own_words(run: "Run") -> str:
-    """The first words of a run's last sample, or the first question that it answered; empty if it cannot read them."""
-    samples, model = run.sealed.metrics("sample"), run.model
-    text = samples[-1]["text"] if samples else ""
-    answers = run.config["corpus"].get("records") or model.encoder is not None
-    words = text.partition(" → ")[0].split() if answers else text[:MOST_OWN].split()[:2]
-    own = " ".join(words).lstrip("- ")  # after a dash the command would read an option
-    try:
-        ids = run.tokenizer.encode(own)
-    except VitralError:
-        return ""
-    most = model.config.context_length if model.encoder is None else model.config.source_length or 0
-    return own if len(ids) <= most else ""
-
-
-def show_continued(run: "Run", *, ranks: Threads | None = None) -> None:
-    """The page of a finished run, and what to do next.
-
-    Args:
-        ranks: Processes on this machine that share the batches of a step (training.accumulation) and give the bits of
-            one.  [default: 1]
-    """
-    show_trained(run)
 
 
 def show_export(made: "Export", *, format: Format = "text") -> None:

@@ -42,7 +42,7 @@ from vitral.runs.loading import LoadedRun
 MOST_LOGPROBS, MOST_TOKENS = 20, 1 << 18
 NOT_FOUND, REFUSED, FAULT = 404, 400, 500
 Id = Annotated[int, Field(ge=0)]
-Nothing = Annotated[float, Field(ge=0, le=0)]
+OnlyZero = Annotated[float, Field(ge=0, le=0)]
 """An OpenAI setting that Vitral does not support; only 0 is accepted."""
 
 
@@ -64,8 +64,8 @@ class Asked(Config):
     stop: str | list[str] = Field(default_factory=list[str])
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(default_factory=lambda: secrets.randbelow(2**31))
     stream: bool = False
-    presence_penalty: Nothing = 0.0
-    frequency_penalty: Nothing = 0.0
+    presence_penalty: OnlyZero = 0.0
+    frequency_penalty: OnlyZero = 0.0
     user: str | None = None
 
     @property
