@@ -78,9 +78,10 @@ zoo: $(VENV)/.installed
 live: $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m docs.make_live
 
-# The page of the lecture notes and the index of studies, from sources.toml, findings.toml and the results.
+# The page of the lecture notes, the index of studies and the page of tricks, from sources.toml, findings.toml and the results.
 sources: $(VENV)/.installed
 	$(BIN)/python -m docs.make_sources
+	$(BIN)/python -m docs.make_tricks
 
 # The lessons of docs/course from their templates; trainings only where they are new, AGAIN=02 those of lesson 2 again.
 course: $(VENV)/.installed

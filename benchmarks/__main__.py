@@ -12,7 +12,7 @@ from benchmarks import figure, table
 from benchmarks.machine import describe_machine, machine_slug
 from benchmarks.options import QUICK_ROUNDS, LeftOut, Options
 from benchmarks.peers import nanogpt
-from benchmarks.rows import ROWS, USUAL, together
+from benchmarks.rows import ON_REQUEST, ROWS, USUAL, board, together
 from vitral.core.files import replace_durably
 from vitral.report.style import FORMATS, drawn_bytes
 
@@ -23,7 +23,9 @@ def parser() -> argparse.ArgumentParser:
     """The command line arguments."""
     made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     # `choices` would refuse the empty list, which means all rows, so rows are checked here.
-    made.add_argument("rows", nargs="*", metavar="ROW", help=f"{', '.join(ROWS)}; all but gpu if none is named")
+    made.add_argument(
+        "rows", nargs="*", metavar="ROW", help=f"{', '.join(ROWS)}; if none is named, all but {', '.join(ON_REQUEST)}"
+    )
     made.add_argument("--quick", action="store_true", help="a smoke run: numbers that mean nothing, nothing is kept")
     made.add_argument("--rounds", type=_count, default=None, help=f"of each contender (default {Options.rounds})")
     made.add_argument("--seeds", type=_count, default=Options.seeds, help="of the rows that train to a target loss")
@@ -31,7 +33,15 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--out", type=Path, default=None, metavar="FOLDER", help="for the results of this machine")
     made.add_argument("--nanogpt", type=Path, default=None, metavar="FOLDER", help="a checkout of nanoGPT")
     made.add_argument(
-        "--text", action="append", default=[], metavar="PATH|NAME", help="one more text of nanogpt-minute; repeatable"
+        "--text",
+        action="append",
+        default=[],
+        metavar="PATH|NAME",
+        help="one more text of nanogpt-minute, or tiny Shakespeare for board; repeatable",
+    )
+    made.add_argument("--minutes", type=int, choices=board.MINUTES, default=Options.minutes, help="of board")
+    made.add_argument(
+        "--config", type=Path, action="append", default=[], metavar="FILE.toml", help="a run on board; repeatable"
     )
     return made
 
@@ -51,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given.error(f"no row {', '.join(unknown)}; there are {', '.join(ROWS)}")
     if said.threads is not None:
         torch.set_num_threads(said.threads)
+    # A smoke test's numbers are not results: they are saved only on request.
+    folder = said.out or (None if said.quick else RESULTS)
     options = Options(
         rounds=said.rounds or (QUICK_ROUNDS if said.quick else Options.rounds),
         seeds=said.seeds,
@@ -58,6 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         quick=said.quick,
         nanogpt=said.nanogpt,
         texts=tuple(said.text),
+        minutes=said.minutes,
+        configs=tuple(said.config),
+        records=None if folder is None else folder / board.FILE,
     )
     console = Console()
     try:
@@ -65,8 +80,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             nanogpt.load(options.nanogpt)
     except LeftOut as reason:
         given.error(str(reason))
-    # A smoke test's numbers are not results: they are saved only on request.
-    folder = said.out or (None if said.quick else RESULTS)
     left_out = _measure(said.rows or USUAL, options, folder, console)
     return 1 if any(row in said.rows for row in left_out) else 0
 

@@ -20,7 +20,10 @@ class Options:
         threads: threads of every contender, in this process and in those it starts.
         quick: a smoke run: little work, few rounds, numbers that mean nothing.
         nanogpt: a checkout of nanoGPT, to measure against it too.
-        texts: further texts of the rows that train on several, as names or paths.
+        texts: further texts of the rows that train on several, as names or paths; the text of the board.
+        minutes: of each training of the board.
+        configs: configurations of runs, which the board trains too.
+        records: the board's file of records; None: none are read or kept.
     """
 
     rounds: int = 7
@@ -29,6 +32,9 @@ class Options:
     quick: bool = False
     nanogpt: Path | None = None
     texts: tuple[str, ...] = ()
+    minutes: float = 1
+    configs: tuple[Path, ...] = ()
+    records: Path | None = None
 
     @property
     def least_seconds(self) -> float:

@@ -18,6 +18,9 @@ from vitral.data import Corpus, CorpusConfig, cache_folder, load_corpus
 ROOT = Path(__file__).resolve().parents[1]
 LAST_LINES = 3
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+LOOP = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
+SPIN = "GOMP_SPINCOUNT"
+"""How often a thread looks whether the others are done, before it sleeps."""
 
 
 def shakespeare_corpus() -> Corpus:
@@ -36,11 +39,12 @@ def environment(options: Options, scratch: Path, *, own_threads: bool = False) -
     """The environment of a cold process: number of threads, empty caches under `scratch`, the folder of texts.
 
     Vitral's cache also contains downloads, so without a folder of the user's own the downloaded texts are used as one.
-    With `own_threads` every process chooses its threads itself, as it does for users who say nothing.
+    With `own_threads` every process chooses its threads itself, as it does for users who say nothing. How threads wait
+    is each process's own choice too: Vitral's (`vitral.__init__`) would else be the peers' as well.
     """
     corpora = os.environ.get("VITRAL_CORPORA") or str(cache_folder() / "corpora")
     texts = {"VITRAL_CORPORA": str(Path(corpora).resolve())} if Path(corpora).is_dir() else {}
-    left_out = (*THREADS, "PYTHONDONTWRITEBYTECODE")  # an installed Vitral has its bytecode
+    left_out = (*THREADS, SPIN, "PYTHONDONTWRITEBYTECODE")  # an installed Vitral has its bytecode
     inherited = {name: value for name, value in os.environ.items() if name not in left_out}
     return {
         **inherited,
@@ -63,6 +67,18 @@ def cold(options: Options, *, own_threads: bool = False) -> Iterator[tuple[Path,
 def python(*arguments: str) -> list[str]:
     """This Python with arguments."""
     return [sys.executable, *arguments]
+
+
+@contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """Processes that do nothing in a loop for as long as the block, and this process, last."""
+    started = [subprocess.Popen(python("-c", LOOP, str(os.getpid()))) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 def finish(command: Sequence[str], env: Mapping[str, str], cwd: Path = ROOT) -> str:

@@ -22,15 +22,15 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import describe_machine
 from benchmarks.options import LeftOut, Options
-from benchmarks.processes import LAST_LINES, ROOT, cold, finish, python, read_events
+from benchmarks.processes import LAST_LINES, ROOT, busy, cold, finish, python, read_events
 from vitral.core.machine import cores
 
 LIST = "texts.toml"
@@ -90,18 +90,6 @@ def read_list(folder: Path) -> list[Listed]:
         if not text.path.exists():
             raise LeftOut(f"{text.path}: in {LIST}, but not there")
     return texts
-
-
-@contextmanager
-def busy(processes: int) -> Iterator[None]:
-    """Processes that count in a loop for as long as the block lasts."""
-    started = [subprocess.Popen(python("-c", "while True: pass")) for _ in range(processes)]
-    try:
-        yield
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
 
 
 @dataclass(frozen=True)

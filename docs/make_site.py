@@ -33,6 +33,8 @@ OUTSIDE = {
     "docs/one_file.py": "one_file.md",
 }
 """Files of the repository that are no pages of docs, and the page that each becomes."""
+MADE_OF = {"src/vitral/core/names.py": "reference/activations.md"}
+"""Files of the repository from which a page is made: a link to one leads to the page."""
 ENGLISH = "english:"
 """Begins the address of an English page on a Portuguese one, until the page is written."""
 COLOURS = ("#9f268d", "#d76f04", "#3d5bc6", "#6239a0", "#940015", "#8fe3ba")
@@ -157,7 +159,7 @@ def _target(path: str) -> str | None:
     """The place in the site of a file of the repository; None if it is not there."""
     if (ROOT / path).is_dir():
         path = f"{path}/README.md"
-    name = OUTSIDE.get(path, path.removeprefix("docs/")).replace(".ipynb", ".md")
+    name = (OUTSIDE | MADE_OF).get(path, path.removeprefix("docs/")).replace(".ipynb", ".md")
     if name in _made() or (path.startswith("docs/") and not path.endswith(".toml") and (ROOT / path).exists()):
         return name
     return None

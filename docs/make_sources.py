@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from docs import make_tricks
 from docs.make_studies import DOCS as FOLDER
 from docs.make_studies import FOLDER as STUDIES
-from docs.make_studies import fill, index, number, results
+from docs.make_studies import fill, index, number, results, table
 
 PAGES = {"en": "sources.md", "pt": "pt/sources.md"}
 WORDS = 30
@@ -48,7 +49,7 @@ def pages() -> dict[str, str]:
     for each in (*said["sections"], *claims(said)):
         _hold(each)
     made = {name: "\n\n".join(_parts(said, language)) + "\n" for language, name in PAGES.items()}
-    return {**made, "studies/README.md": index()}
+    return {**made, "studies/README.md": index(), "studies/tricks.md": make_tricks.page()}
 
 
 def sources() -> dict[str, Any]:
@@ -137,12 +138,6 @@ def _marks(claim: Mapping[str, Any]) -> str:
     trials = [trial for study in tuned for arm in study for trial in arm["trials"]]
     once = any(len(trial.get("losses", ())) < 2 for trial in trials)
     return TUNED_ONCE * once + UNTUNED * any(not study for study in tuned)
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _only(found: Sequence[Any]) -> Any:

@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -38,6 +38,10 @@ where arms were tuned, `tuning.csv`. What the results say about five lecture not
 | study | question | run at | main result |
 | --- | --- | --- | --- |
 """
+BESIDE = """
+Beside these: [tricks](tricks.md), by `python -m benchmarks.tricks` and judged by the same rule: which tricks of fast
+training lower the loss on two cores, at equal processor time?
+"""
 
 
 def main(folders: list[str]) -> None:
@@ -64,7 +68,7 @@ def index() -> str:
     findings = tomllib.loads((FOLDER / "findings.toml").read_text(encoding="utf-8"))
     text = INDEX + "".join(_row(name, findings.get(name)) for name in with_page)
     others = ", ".join(f"`{name}`" for name in study_names() if name not in with_page)
-    return text + (f"\nNot run for a page yet: {others}.\n" if others else "")
+    return text + (f"\nNot run for a page yet: {others}.\n" if others else "") + BESIDE
 
 
 def _row(name: str, finding: Mapping[str, Any] | None) -> str:
@@ -167,6 +171,12 @@ def _cell(page: str, text: str, row: str, column: str) -> str:
                 return found[0]
             raise LookupError(f"{page}: {len(found)} rows {row!r} in the table below {text!r} with {column!r}")
     raise LookupError(f"{page} has no table with {column!r} below {text!r}")
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _written(told: str, language: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from benchmarks.options import Options
 from benchmarks.results import Section
 from benchmarks.rows import (
+    board,
     capturing,
     encoding,
     evaluating,
@@ -14,6 +15,7 @@ from benchmarks.rows import (
     longtexts,
     minute,
     nanogpt_minute,
+    neighbour,
     ranks,
     starting,
     target,
@@ -35,13 +37,17 @@ _MODULES: tuple[tuple[tuple[str, ...], Measure], ...] = (
     (evaluating.NAMES, evaluating.measure),
     (longtexts.NAMES, longtexts.measure),
     (ranks.NAMES, ranks.measure),
+    (neighbour.NAMES, neighbour.measure),
+    (board.NAMES, board.measure),
     (gpu.NAMES, gpu.measure),
 )
 
 ROWS: dict[str, Measure] = {name: measure for names, measure in _MODULES for name in names}
 """Row -> its measurement; rows with the same function are measured together, alternating with the same peers."""
-USUAL = tuple(name for name in ROWS if name not in gpu.NAMES)
-"""The rows that are measured where none is named: those that need no GPU."""
+ON_REQUEST = (*board.NAMES, *gpu.NAMES)
+"""The rows that are measured only if they are named."""
+USUAL = tuple(name for name in ROWS if name not in ON_REQUEST)
+"""The rows that are measured where none is named."""
 
 
 def together(names: Sequence[str]) -> list[tuple[Measure, list[str]]]:

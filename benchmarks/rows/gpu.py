@@ -13,8 +13,8 @@ from benchmarks.results import OURS, Goal, Measurement, Section
 from benchmarks.results import measure as measure_contenders
 from benchmarks.shapes import GPT2, TINY, Shape
 from benchmarks.timing import clocked
-from vitral.forecast import accelerators
 from vitral.model.counts import cost
+from vitral.training.forecast import accelerators
 
 NAMES = ("gpu",)
 SHARE = 0.5

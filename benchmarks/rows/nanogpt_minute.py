@@ -112,10 +112,10 @@ def _section(name: str, race: Race, text: str, checkout: Path, options: Options,
     theirs: list[Round] = []
     for seed in range(1, 1 + (1 if options.quick else options.seeds)):
         with cold(options, own_threads=True) as (scratch, env):
-            ours.append(_ours(text, race, seed, scratch / "run", env))
+            ours.append(train_in(race.seconds, seed, text, race.chosen, scratch / "run", env))
             # nanoGPT gets the split of that run, so that both are measured on the same characters.
             characters = characters_of(load(scratch / "run").dataset())
-            theirs.append(_theirs(characters, race.seconds, checkout, scratch, env, options))
+            theirs.append(train_nanogpt(characters, race.seconds, checkout, scratch, env, options))
     return section(name, race, Path(text).stem, ours, theirs, missing)
 
 
@@ -139,9 +139,12 @@ def _measurement(name: str, rounds: Sequence[Round]) -> Measurement:
     return Measurement(name, tuple(one.seconds for one in rounds), facts)
 
 
-def _ours(text: str, race: Race, seed: int, folder: Path, env: Mapping[str, str]) -> Round:
-    how = ("--minutes", f"{race.seconds / 60:g}", "--seed", str(seed), "--out", str(folder), *race.chosen)
-    command = python("-m", "vitral", "train", text, *how)
+def train_in(
+    seconds: float, seed: int, start: str, chosen: Sequence[str], folder: Path, env: Mapping[str, str]
+) -> Round:
+    """Train by `vitral train` for a time, with these options besides, and measure afterwards."""
+    how = ("--minutes", f"{seconds / 60:g}", "--seed", str(seed), "--out", str(folder), *chosen)
+    command = python("-m", "vitral", "train", start, *how)
     began = time.perf_counter()
     finish(command, env)
     took = time.perf_counter() - began
@@ -152,9 +155,10 @@ def _ours(text: str, race: Race, seed: int, folder: Path, env: Mapping[str, str]
 EVALUATION = ("--format", "json", "--no-copying")
 
 
-def _theirs(
+def train_nanogpt(
     characters: Characters, seconds: float, checkout: Path, scratch: Path, env: Mapping[str, str], options: Options
 ) -> Round:
+    """Train nanoGPT for a time, and measure as Vitral measures."""
     data = scratch / "characters"
     characters.write(data)
     trial_steps = QUICK_TRIAL_STEPS if options.quick else TRIAL_STEPS

@@ -54,7 +54,7 @@ def test_explain_in_every_form_and_language(vitral, trained: Path, tmp_path: Pat
     for language, what in (("en", run), ("pt", ("sol-e-lua",))):
         line = ("explain", *what, "--format", form, "--lang", language)
         assert vitral(*line, "--out", language).code == 0
-        written = (tmp_path / language).read_text(encoding="utf-8")
+        written = (tmp_path / language).read_text(encoding="utf-8").replace("\\", "")
         for other in LANGUAGES:
             assert (phrases(other)("titles.z") in written) == (other == language)
 
@@ -68,7 +68,7 @@ def test_explain_writes_everything_and_goes_backwards_when_asked_to(vitral, trai
         assert told.code == 0, told.err
         assert "dscores" in told.out
         assert ("dmlp.pre" in told.out) == bool(options)
-    assert "1. Gradient of out" in vitral("explain", "the-cat-sat", "--backward", "--cell", "output[2,1]").out
+    assert "Gradient of out" in vitral("explain", "the-cat-sat", "--backward", "--cell", "output[2,1]").out
     assert vitral("exercise", "--all", "--out", "-").code == 0
 
 
@@ -130,9 +130,9 @@ def test_printed_commands_can_be_typed_where_the_user_stands(
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda name: on_path)
     monkeypatch.setattr("sys.argv", ["my venv/bin/vitral", "demo"])
-    line = "next:   vitral train vitral.txt    vitral doctor x"
-    ours = "next:   'my venv/bin/vitral' train vitral.txt    'my venv/bin/vitral' doctor x"
-    assert runnable(line) == (line if on_path else ours)
+    ours = "'my venv/bin/vitral'"
+    line = "next:   {0} train x    {0} doctor x; vitral why says more: {0} why x"
+    assert runnable(line.format("vitral")) == line.format("vitral" if on_path else ours)
 
 
 def test_runs_are_listed_in_every_form(vitral, trained: Path, tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from vitral import forecast
 from vitral.core.errors import UsageError
-from vitral.forecast import accelerators
 from vitral.runs import RunConfig
 from vitral.training.costs import training_bytes
+from vitral.training.forecast import accelerators
 
 GPT2_XL = {"context_length": 1024, "d_model": 1600, "num_layers": 48, "num_heads": 25, "tie_head": True}
 LLAMA_8B = {
@@ -101,7 +101,7 @@ def test_a_kind_without_a_published_training_says_so_and_takes_the_range_of_all_
     assert told.accelerator.utilisation is None or kind in {row[1] for row in PUBLISHED}
     assert shares == pytest.approx(told.accelerator.utilisation or (0.32, 0.65))
     (note,) = told.notes
-    assert ("a100-40" in note) == (told.accelerator.utilisation is None)
+    assert ("h100, a100" in note) == (told.accelerator.utilisation is None)
 
 
 def test_hours_and_memory_by_hand(tmp_path: Path) -> None:

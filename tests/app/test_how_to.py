@@ -1,4 +1,4 @@
-"""docs/how-to: the Python of its pages runs, with stubs of the trackers."""
+"""docs/how-to and the README: the Python of their pages runs, with stubs of the trackers."""
 
 import re
 import sys
@@ -15,6 +15,9 @@ pytestmark = pytest.mark.merge
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [page for page in DOCS.glob("**/how-to/*.md") if "```python" in page.read_text(encoding="utf-8")]
+PAGES += [DOCS.parent / "README.md", DOCS / "pt/README.md"]
+FORMS = ("{0}", "24/12/2025, 18:05 - {0}", "\u200e[24/12/25, 6:05:01\u202fPM] {0}")
+"""Of an exported chat: names alone, of Android, of iOS."""
 MODEL = {"d_model": 12, "num_layers": 1, "num_heads": 3, "context_length": 101}
 TRAINING = {"steps": 4, "evaluate_every": 2, "batch_size": 5, "sample_every": 2, "sample_tokens": 9}
 SMALL = {"model": MODEL, "training": TRAINING}
@@ -41,8 +44,8 @@ class Tracker(ModuleType):
 def test_its_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    turns = "Ana: the night {0}\nBea: and the day {0}\nAna: and whe {0}?\nBea: To be\na line of nobody\n"
-    text = "".join(map(turns.format, range(120)))
+    turns = "Ana: the night {0}\nBea: and the day {0}\nAna: and whe {0}?\nBea: To be\nO. Era uma vez a line of nobody\n"
+    text = "".join(FORMS[n % 3].format(turn) for n in range(120) for turn in turns.format(n).splitlines(keepends=True))
     for name in ("my.txt", "meu.txt", "chat.txt", "conversa.txt"):
         Path(name).write_text(text, encoding="utf-8")
     trackers = [Tracker("trackio"), Tracker("wandb")]
@@ -54,11 +57,12 @@ def test_its_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
             vitral.train("my.txt", out=f"runs/{name}")
     names: dict[str, Any] = {}
     for block in blocks:
-        exec(compile(block, page.name, "exec"), names)  # as a reader does
+        exec(compile(block.replace(", minutes=2", ""), page.name, "exec"), names)  # as a reader does
     if "track" in page.stem:
         for one in trackers:
             assert one.told[0][1]["parameters"] > 0
             assert [step for _, said, step in one.told if "evaluation/validation_loss" in said] == [2, 4]
             assert one.told[-1][0] == "finish"
     if page.stem == "chats":
+        assert len(names["chats"]) == 480 / 6  # no form of a line is left out
         assert vitral.train(next(Path().glob("*.jsonl")), out="runs/talk").sealed.config.corpus.records is not None

@@ -11,7 +11,7 @@ from variants import TEXT, TOKENIZER, made
 import vitral as library
 from tests.conftest import TINY
 from vitral.evaluation import Masking
-from vitral.inspection import inspect_text
+from vitral.inspection.one_text import inspect_text
 from vitral.report.inspection import head_table, inspection_page, norm_table, sublayer_table
 
 

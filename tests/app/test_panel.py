@@ -24,7 +24,11 @@ START = {
     "dtype": "float32",
     "out": "runs/x",
 }
-LINES = {"event": "lines", "ngrams": {"orders": {"1": 3.0, "2": 2.0, "3": 1.5}, "test_bigram_entropy": 1.9}}
+LINES = {
+    "event": "lines",
+    "problems": [],
+    "ngrams": {"orders": {"1": 3.0, "2": 2.0, "3": 1.5}, "test_bigram_entropy": 1.9},
+}
 EVALUATION = {"event": "evaluation", "step": 50, "validation_loss": 1.7, "test_loss": 1.75, "train_loss": 2.0}
 EARLY = {"event": "early", "step": 3, "validation_loss": 2.25, "tokens": 8064}
 STUDY = {"arm": "no-attention", "seed": 2, "run": 2, "runs": 6, "before": 10, "during": 10, "in_all": 60}

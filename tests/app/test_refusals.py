@@ -18,7 +18,7 @@ MISTAKES = [
     ("train RUN", "is a run, not a text"),
     ("train sample --corpus RUN", "is a run, not a text"),
     ("train short.txt", "characters"),
-    ("train sample --tokenizer bpe:many", "bpe:1024"),
+    ("train sample --tokenizer bpe:many", "valid integer"),
     ("train sample --tokenizer bpe:12", "corpus.tokenizer"),
     ("train sample --context 0", "greater than or equal to 1"),
     ("corpus RUN --tokenizer byte", "leave out tokenizer"),

@@ -23,7 +23,7 @@ from vitral.report.side_by_side import (
     finding,
     lacking_samples,
     relation_text,
-    write_comparison,
+    write_of,
 )
 from vitral.runs import load_run
 from vitral.training import RunConfig, train
@@ -147,7 +147,7 @@ def test_the_page_the_tables_and_the_data_say_the_same(folder: Path, tmp_path: P
     before = {path: path.stat().st_mtime_ns for path in files}
     found = compared(folder, "base", "wider", "bytepairs", "others", prompt="the")
     assert {path: path.stat().st_mtime_ns for path in files} == before
-    page = write_comparison(found, tmp_path / "out").read_text(encoding="utf-8")
+    page = write_of(found, tmp_path / "out").read_text(encoding="utf-8")
     names = {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert {"comparison.md", "comparison.json", "runs.csv", "runs.tex", "figures/curves-by-step-1.pdf"} <= names
     plain = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
@@ -160,7 +160,7 @@ def test_the_page_the_tables_and_the_data_say_the_same(folder: Path, tmp_path: P
     data = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.suffix in (".csv", ".json")}
     with in_language("pt"):
         assert json.loads(json.dumps(found.plain())) == plain
-        write_comparison(found, tmp_path / "pt")
+        write_of(found, tmp_path / "pt")
         assert {name: (tmp_path / "pt" / name).read_bytes() for name in data} == data
         assert "lado a lado" in str(found)
     assert "&lt;svg" in found._repr_html_()
@@ -219,7 +219,7 @@ def test_runs_of_a_folder_stand_by_name_whatever_their_losses(folder: Path, tmp_
 
 def test_only_losses_in_one_unit_have_common_curves(folder: Path, tmp_path: Path) -> None:
     def drawn(found: RunComparison, name: str) -> set[str]:
-        write_comparison(found, tmp_path / name)
+        write_of(found, tmp_path / name)
         return {path.stem for path in (tmp_path / name).rglob("curves-*")}
 
     assert drawn(compared(folder, "base", "bytepairs", losses=False), "without") == set()
@@ -257,7 +257,7 @@ def test_damaged_runs_of_a_folder_are_left_out_and_damaged_ones_that_are_named_r
 def test_parts_of_a_long_text_are_not_compared_in_other_tokens(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vitral.studies.texts.FINAL_TOKENS", 500)
+    monkeypatch.setattr("vitral.evaluation.losses.FINAL_TOKENS", 500)
     found = compared(folder, "base", "bytepairs", "wider")
     assert not found.runs[0].is_whole
     assert [(one.comparable, one.difference is None) for one in found.relations] == [("nothing", True), (NATS, False)]
@@ -266,7 +266,7 @@ def test_parts_of_a_long_text_are_not_compared_in_other_tokens(
     difference = found.relations[1].difference
     assert difference is not None
     assert difference.confidence == pytest.approx(0.95)  # of one difference
-    write_comparison(found, tmp_path / "out")
+    write_of(found, tmp_path / "out")
 
 
 def test_a_difference_that_is_not_finite_has_its_reason(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 import vitral
 from vitral.core.errors import UsageError
 from vitral.report.run import write_run_report
+from vitral.runs import summarize_run
 
 TINY: dict[str, Any] = {
     "model": {"d_model": 6, "num_layers": 1, "num_heads": 3, "d_ff": 7, "context_length": 13},
@@ -44,7 +45,9 @@ def test_problems_of_a_text(text: str, told: list[str], tmp_path: Path) -> None:
     problems = run.sealed.document("corpus").get("problems", [])
     assert [one in problem for one, problem in zip(told, problems, strict=True)] == [True] * len(told)
     assert [line.removeprefix("problem: ") for line in said if line.startswith("problem: ")] == problems
+    assert (summarize_run(run.path).baselines is None) == bool(told)  # with a problem no table is compared with
     measures = vitral.evaluate(run, copying=False)
+    assert ("void" in measures.plain()["standing"]) == bool(told)
     assert measures.plain()["problems"] == problems
     shown = write_run_report(run.path).read_text(encoding="utf-8")
     for one in told:

@@ -145,7 +145,7 @@ def test_the_best_setting_reaches_most_often_then_soonest() -> None:
 def test_the_row_for_a_gpu_runs_without_one_only_to_be_tried() -> None:
     (section,) = gpu.measure(gpu.NAMES, Options(rounds=2, quick=True))
     assert [len(one.seconds) for one in section.measurements] == [2, 2]
-    assert set(ROWS) - set(USUAL) == {"gpu"}
+    assert set(ROWS) - set(USUAL) == {"board", "gpu"}
     if not torch.cuda.is_available():
         with pytest.raises(LeftOut):
             gpu.measure(gpu.NAMES, Options(rounds=2))

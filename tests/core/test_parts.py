@@ -67,9 +67,9 @@ def test_a_name_of_vitral_is_refused(place: type[OwnPart]) -> None:
 def test_the_last_part_of_a_name_counts(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(FILE)
-    (first,) = import_parts(file)
-    (again,) = import_parts(file)
-    assert first.sha256 == again.sha256 == hashlib.sha256(FILE.encode()).hexdigest()
+    import_parts(file)
+    import_parts(file)
+    assert parts._parts["norm", "filed"].sha256 == hashlib.sha256(FILE.encode()).hexdigest()
     register("norm", "filed", identity)
     assert parts._parts["norm", "filed"].factory is identity
 
@@ -108,7 +108,6 @@ def test_settings_are_plain_data(settings: dict[str, object]) -> None:
         ("1 / 0", "ZeroDivisionError"),
         ("raise SystemExit(3)", "SystemExit"),
         ("import no_such_module_at_all", "no_such_module_at_all"),
-        ("x = 1", "registers no part"),
         ("\0", "Error"),
     ],
 )

@@ -144,7 +144,7 @@ def test_a_wrong_line_is_named(kind: str, line: str, told: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("changes", [{"split": "tail"}, {"field": "x"}, {"draw": 1, "share": 0.5}, {"num_works": 1}])
 def test_keys_that_would_cut_records_are_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="records are dealt"):
+    with pytest.raises(UsageError, match="leave it out"):
         CorpusConfig.parse({"source": "x", "records": "pairs", **changes})
 
 

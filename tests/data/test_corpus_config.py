@@ -18,7 +18,7 @@ def test_a_bare_name_and_its_table_are_the_same_tokenizer():
             {"tokenizer": "chars"},
             "corpus: tokenizer: 'chars' is not one of char, byte, bpe, file; did you mean 'char'?",
         ),
-        ({"tokenizer": "bpe:x"}, "corpus: tokenizer: 'bpe:x' is not a tokenizer; give bpe"),
+        ({"tokenizer": "bpe:x"}, "corpus: tokenizer: input should be a valid integer, not 'x'"),
         ({"tokenizer": {"vocab_size": 300}}, "corpus: tokenizer: the table needs a name"),
         ({"tokenizer": 3}, "corpus: tokenizer: expected a name or a table, not 3"),
         ({"tokenizer": {"name": "bpe", "vocab_size": 255}}, "corpus: tokenizer.vocab_size: input should be greater"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vitral.core.streams import numpy_stream
-from vitral.data import SPLITS, CorpusConfig, Dataset, prepare, split_text
+from vitral.data import SPLITS, CorpusConfig, prepare, split_text
 from vitral.data import dataset as dataset_module
 
 NUM_CHARACTERS = 61_003
@@ -29,25 +29,6 @@ def text(tmp_path):
 
 def config(tmp_path, **options: object) -> CorpusConfig:
     return CorpusConfig.parse({"source": str(tmp_path / "my.txt"), **options})
-
-
-def stretch_texts(dataset: Dataset, part: str) -> list[str]:
-    tokens, segments = dataset.splits[part].tokens, dataset.splits[part].segments.tolist()
-    return [dataset.tokenizer.decode(tokens[begin:end]) for begin, end in segments]
-
-
-@pytest.mark.parametrize(("tokenizer", "split"), [("char", "blocks"), ("bpe", "blocks"), ("byte", "tail")])
-def test_stretches_are_the_runs_of_neighbouring_blocks(tmp_path, text, tokenizer, split):
-    dataset = prepare(config(tmp_path, tokenizer=tokenizer, split=split))
-    for part, blocks in split_text(len(text), split).items():
-        runs = []
-        for begin, end in blocks:
-            if runs and runs[-1][1] == begin:
-                runs[-1][1] = end
-            else:
-                runs.append([begin, end])
-        assert stretch_texts(dataset, part) == [text[begin:end] for begin, end in runs]
-        assert dataset.splits[part].segments[-1, 1] == dataset.splits[part].tokens.size
 
 
 def test_merges_come_from_the_training_blocks_only(tmp_path, text):

@@ -54,10 +54,11 @@ def test_one_of_several_patterns_is_enough(tmp_path: Path) -> None:
     assert CorpusConfig.parse({"glob": []}) == CorpusConfig()
 
 
-@pytest.mark.parametrize("pattern", ["/etc/*", "../*", "a/../b", "", "src/", "\ud800"])
-def test_a_pattern_outside_the_folder_is_refused(pattern: str) -> None:
+@pytest.mark.parametrize("pattern", ["../*", "a/../*", "", "src/", "\ud800"])
+def test_a_pattern_that_matches_nothing_is_refused(tmp_path: Path, pattern: str) -> None:
+    write(tmp_path, "a.txt", "in/a.txt")
     with pytest.raises(UsageError, match="glob"):
-        CorpusConfig.parse({"glob": pattern}, "corpus")
+        load(tmp_path / "in", pattern)
 
 
 def test_patterns_are_for_folders(tmp_path: Path) -> None:

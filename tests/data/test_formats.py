@@ -8,19 +8,12 @@ from tests.data.conftest import refusal
 from vitral.data import texts
 from vitral.data.texts import decode_document
 
-ZIP, REST = b"PK\x03\x04\x14\0", b"\0\xff" * 40
+REST = b"\0\xff" * 40
 FILES = {
-    "x.docx": (ZIP, "a Word document", "pandoc"),
-    "x.xlsx": (ZIP, "an Excel workbook", "CSV"),
-    "x.epub": (ZIP, "an EPUB book", "pandoc"),
-    "x.zip": (ZIP, "a ZIP archive", "unzip"),
+    "x.docx": (b"PK\x03\x04\x14\0", "Word document", "pandoc"),
     "x.txt.gz": (b"\x1f\x8b\x08", "gzip", "gunzip"),
-    "x.tar": (b"a.txt".ljust(257, b"\0") + b"ustar", "tar archive", "tar --extract"),
     "x.pdf": (b"%PDF-1.4\n", "PDF", "pdftotext"),
-    "x.rtf": (b"{\\rtf1", "RTF", "office program"),
-    "x.doc": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "old Word", "office program"),
     "x.parquet": (b"PAR1", "Parquet", "--field"),
-    "x.jpg": (b"\xff\xd8\xff\xe0", "JPEG", "tesseract"),
 }
 
 
@@ -37,6 +30,6 @@ def test_a_format_is_named_with_its_remedy(name: str, tmp_path: Path, monkeypatc
     assert refusal(tmp_path / name) == message
 
 
-@pytest.mark.parametrize("text", ["PAR1 and PAR2", "BZh is a mark", "%PDF is a mark", "PK"])
+@pytest.mark.parametrize("text", ["%PDF is a mark", "PK"])
 def test_a_text_that_begins_like_another_format_is_a_text(text: str) -> None:
     assert decode_document(text.encode(), "x.txt").text == text

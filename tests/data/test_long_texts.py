@@ -43,7 +43,7 @@ def test_it_is_the_text_of_the_file(
     begin, end = (data.draw(st.integers(-1, len(expected.text) + 2)) for _ in range(2))
     assert found.text[begin:end] == expected.text[begin:end]
     assert (found.num_bytes, found.sha256) == (expected.num_bytes, expected.sha256)
-    assert found.notes == tuple(reading_notes([expected]))
+    assert found.notes == tuple(reading_notes([expected], config))
     assert not [a for a, b in pairwise(found.text.pieces()) if a.endswith("\r") and b.startswith("\n")]
 
 

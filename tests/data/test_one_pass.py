@@ -1,11 +1,11 @@
-"""What is read once, in pieces and by several threads, is what a plain loop over the whole text finds."""
+"""What is read once, in the order of the text, is what a plain loop over each split finds."""
 
 from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.data.conftest import encoded_splits
@@ -14,18 +14,14 @@ from vitral.data import (
     Blocks,
     Tokenizer,
     UnseenCharacter,
-    alphabet,
     bpe_tokenizer,
     byte_tokenizer,
     char_tokenizer,
     declaring,
-    long_texts,
-    tokens,
 )
 
 LETTERS = "ab\r\n é😀\u0301\ufeffÂÃ©â€”\x80"
 WRITTEN = st.text(st.sampled_from(LETTERS), min_size=20, max_size=150)
-NOT_NEW_EACH_TIME = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 TOKENIZERS: list[Tokenizer] = [
     char_tokenizer("".join(sorted(LETTERS))),
     char_tokenizer("\n\r abé"),
@@ -33,14 +29,6 @@ TOKENIZERS: list[Tokenizer] = [
     bpe_tokenizer(((97, 98), (256, 97), (195, 169))),
     declaring(char_tokenizer("".join(sorted(LETTERS))), {"ab\n": 17, "é😀": 18}),
 ]
-
-
-@pytest.fixture(params=[1, 3])
-def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces of a few characters, by one thread or by three; every file is long."""
-    monkeypatch.setattr(alphabet, "cores", lambda: request.param)
-    monkeypatch.setattr(long_texts, "_CHUNK", 3)
-    monkeypatch.setattr(tokens, "_TOGETHER", 13)
 
 
 @st.composite
@@ -86,8 +74,6 @@ def plainly(
         yield split, tokens, lengths
 
 
-@pytest.mark.usefixtures("small")
-@NOT_NEW_EACH_TIME
 @given(WRITTEN, st.sampled_from(TOKENIZERS), st.sampled_from([None, "a"]), st.data())
 def test_tokens_are_those_of_each_block_alone(
     text: str, tokenizer: Tokenizer, replacement: str | None, data: st.DataObject

@@ -153,7 +153,6 @@ WRONG: list[dict[str, Any]] = [
     {"fingerprint": "é" * 32},
     {"path": 7},
     {"trained_on": {"also": [7]}},
-    {"trained_on": [1]},
 ]
 
 

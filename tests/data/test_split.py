@@ -24,15 +24,6 @@ def test_blocks_cover_the_text_once(num_characters):
     assert all(list(part) == sorted(part) for part in parts.values())
 
 
-@pytest.mark.parametrize(
-    ("num_blocks", "train", "validation", "test"),
-    [(3, 1, 1, 1), (10, 8, 1, 1), (20, 17, 1, 2), (100, 85, 5, 10), (1110, 943, 56, 111)],
-)
-def test_shares(num_blocks, train, validation, test):
-    parts = split_text(num_blocks * BLOCK, "blocks")
-    assert [len(parts[part]) for part in SPLITS] == [train, validation, test]
-
-
 def test_the_split_never_changes():
     parts = split_text(20 * BLOCK, "blocks")
     assert {part: [begin // BLOCK for begin, _ in parts[part]] for part in ("validation", "test")} == GOLDEN

@@ -17,8 +17,8 @@ from vitral.data.answers import ANSWER, END, pair
 from vitral.data.batches import windows
 from vitral.decoding import Sampling, generate
 from vitral.evaluation import evaluate_split, ngram_baselines, token_losses
-from vitral.evaluation.labels import MAJORITY, NAIVE_BAYES, label_baselines
 from vitral.evaluation.losses import AnswerScore, reading_of_config
+from vitral.evaluation.measures import MAJORITY, NAIVE_BAYES, label_baselines
 from vitral.model import ModelConfig, Transformer
 
 

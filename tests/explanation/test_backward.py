@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ from vitral.explanation.examples.schema import AXES
 from vitral.explanation.formulas import text, value_of
 from vitral.explanation.formulas.notation import Equation, Number
 from vitral.explanation.phrasebook import LANGUAGES, phrases
-from vitral.explanation.sheet import Sheet, computed
+from vitral.explanation.recipe import SheetQuantity, follow
+from vitral.explanation.sheet import Sheet
 from vitral.explanation.trace import trace_text
 from vitral.report.walkthrough import to_markdown, to_page
 
@@ -73,6 +75,12 @@ def true_in_every_cell(backward: Backward) -> int:
                 if len(arithmetic.stages) > 1 or not math.isnan(made):  # else the copy of another cell
                     assert made == pytest.approx(arithmetic.value, rel=1e-9, abs=1e-12)
     return written
+
+
+def computed(quantities: Iterable[SheetQuantity], given: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    values = dict(given)
+    follow(iter(quantities), values)
+    return values
 
 
 def by_autograd(backward: Backward) -> dict[str, torch.Tensor]:

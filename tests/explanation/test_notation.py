@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitral.core.latex import escape
-from vitral.explanation.formulas import MOST_TERMS, latex, mathml, sides, text, value_of
+from vitral.explanation.formulas import MOST_TERMS, latex, mathml, text, value_of
 from vitral.explanation.formulas.notation import (
     Apply,
     Difference,
@@ -139,7 +139,6 @@ def test_words_in_formulas_are_translated_and_names_are_not() -> None:
 
 def test_what_reads_the_same_is_not_said_twice() -> None:
     equal = Equation((Name("z", "1"), Number(0.5), Number(0.5), Number(0.25)))
-    assert sides(equal, 2, SAY) == ["z[1]", "0.5", "0.25"]
     assert text(equal, 2, SAY) == "z[1] = 0.5 = 0.25"
 
 

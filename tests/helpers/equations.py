@@ -30,6 +30,8 @@ SAME = {
     "colunas": "columns",
 }
 """Portuguese words of formulas."""
+NAMED = {"soma": "sum", "escalados": "scaled", "mascarados": "masked", "pesos": "weights"}
+"""Portuguese names of quantities."""
 
 # ----------------------------------------------------------------- reading
 
@@ -452,7 +454,7 @@ class Names:
 def equations(written: str) -> list[list[str]]:
     """The sides of each equation of a text: lines with signs of equality below one another, or "; " between them."""
     found: list[list[str]] = []
-    for line in written.splitlines():
+    for line in re.sub(rf"\b({'|'.join(NAMED)})(?! de )(?![a-z])", lambda word: NAMED[word[0]], written).splitlines():
         for part in _parts(line):
             begins = part.startswith("= ")
             sides = re.split(r" = ", part.removeprefix("= "))

@@ -11,14 +11,15 @@ from vitral.data import Split, Tokenizer
 class Pieces(Tokenizer):
     """A tokenizer of given pieces of bytes; encoding takes single characters only."""
 
-    pieces: list[bytes]
-
     def __init__(self, pieces: Sequence[bytes], specials: Any = (), start: int = 0) -> None:
         given = {"name": "pieces", "pieces": [piece.hex() for piece in pieces]}
-        self.__dict__.update(data=given, pieces=[*pieces], vocab_size=len(pieces), specials=specials, start=start)
+        self.__dict__.update(
+            data=given, pieces=dict(enumerate(pieces)), vocab_size=len(pieces), specials=specials, start=start
+        )
 
     def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
-        return np.array([self.pieces.index(character.encode()) for character in text], dtype=np.int64)
+        ids = {piece: token for token, piece in self.pieces.items()}
+        return np.array([ids[character.encode()] for character in text], dtype=np.int64)
 
     def decode(self, ids: Iterable[int]) -> str:
         return b"".join(self.pieces[int(token)] for token in ids).decode("utf-8", "replace")

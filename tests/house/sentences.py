@@ -117,11 +117,6 @@ def _of_study(study: dict[str, Any]) -> list[str]:
     return [*texts, *(arm["title"] for arm in study["arms"])]
 
 
-def _of_word_lists(lists: dict[str, Any]) -> list[str]:
-    labels = [sense[which] for sense in lists["en"]["senses"] for which in ("first", "second")]
-    return [*labels, *(kind["kind"] for each in lists.values() for kind in each["pairs"])]
-
-
 DECLARED: list[tuple[str, str, Callable[[dict[str, Any]], list[str]]]] = [
     # Walkthroughs and checks, whose places are filled in by key.
     (
@@ -130,13 +125,18 @@ DECLARED: list[tuple[str, str, Callable[[dict[str, Any]], list[str]]]] = [
         lambda tables: [one for each in tables.values() for one in each.values()],
     ),
     ("studies/catalogue/*.toml", "studies", _of_study),
-    ("inspection/word_lists.toml", "inspection", _of_word_lists),
+    (
+        "inspection/word_lists.toml",
+        "inspection",
+        lambda lists: [kind["kind"] for each in lists.values() for kind in each["pairs"]],
+    ),
     # The words around the worked examples have a catalogue of their own, gallery.po.
     (
         "explanation/gallery/*.toml",
         "gallery",
         lambda one: [one[key] for key in ("title", "source", "note") if key in one],
     ),
+    ("app/words.toml", "app", lambda words: [*words, *words.values()]),
     ("runs/_presets/*.toml", "runs", lambda preset: [preset["description"]]),
     ("zoo/*.toml", "runs", lambda recipe: [recipe["description"]]),
 ]

@@ -10,9 +10,15 @@ from vitral.core.errors import UsageError
 from vitral.core.taps import Editor, Recorder
 from vitral.data import Split
 from vitral.evaluation import Masking
-from vitral.inspection import ablations, attention_sinks, window_targets
-from vitral.inspection.ablation import activation_means, effect, replace_activations, without_first
-from vitral.inspection.targets import UNSCORED, Scored, loss_by_row, text_targets, text_tokens
+from vitral.inspection.ablation import (
+    ablations,
+    activation_means,
+    attention_sinks,
+    effect,
+    replace_activations,
+    without_first,
+)
+from vitral.inspection.targets import UNSCORED, Scored, loss_by_row, text_targets, text_tokens, window_targets
 from vitral.model import ModelConfig, Transformer
 
 CONFIG = ModelConfig.parse({"context_length": 7, "d_model": 15, "num_heads": 3, "num_layers": 2})
@@ -83,7 +89,6 @@ def test_weights_on_the_first_position_are_those_of_the_trace(windows: Scored, m
     for layer, each in enumerate(found["layers"]):
         expected = seen[f"blocks.{layer}.attn.weights"][:, :, 7:, 0].double().mean(dim=(0, 2))
         assert [head["weight"] for head in each["heads"]] == pytest.approx(expected.tolist(), rel=1e-4)
-    assert found["loss"] == pytest.approx(float(loss_by_row(model, windows).mean()), rel=1e-5)
     monkeypatch.setattr("vitral.inspection.targets.MOST_BYTES", 1)  # one row at a time
     for layer, each in enumerate(attention_sinks(model, windows)["layers"]):
         weights = [head["weight"] for head in found["layers"][layer]["heads"]]

@@ -10,13 +10,13 @@ import torch
 
 from vitral.core.streams import numpy_stream
 from vitral.data import char_tokenizer
-from vitral.inspection import head_patterns
 from vitral.inspection.attention import (
     BROAD,
     add_share,
     against_other_seeds,
     attended_distance,
     attention_rows,
+    head_patterns,
     kind_masks,
     landmarks,
     mean_entropy_share,

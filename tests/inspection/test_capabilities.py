@@ -12,8 +12,7 @@ from pieces import part
 
 from vitral.data import Split, char_tokenizer
 from vitral.evaluation import Masking
-from vitral.inspection import capabilities
-from vitral.inspection.mask_capabilities import Predictor, infilling, leakage, scores
+from vitral.inspection.mask_capabilities import Predictor, capabilities, infilling, leakage, scores
 from vitral.model import ModelConfig, Transformer
 
 VOCAB, TIME = 7, 13

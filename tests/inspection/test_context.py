@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from vitral.data import Split
-from vitral.inspection import loss_by_context
+from vitral.inspection.positions import loss_by_context
 from vitral.model import ModelConfig, Transformer
 
 VOCAB = 7

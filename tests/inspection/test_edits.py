@@ -12,10 +12,8 @@ from variants import BASE, TEXT, TOKENIZER, VARIANTS, made
 from vitral.core.errors import UsageError
 from vitral.core.taps import Editor
 from vitral.evaluation import Masking
-from vitral.inspection import (
-    inspect_text,
-)
 from vitral.inspection.edits import edits_of, effect_of_edits, heads_by_name
+from vitral.inspection.one_text import inspect_text
 from vitral.model import Transformer
 
 OTHER = "hab\ncab "

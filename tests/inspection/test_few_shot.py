@@ -5,7 +5,7 @@ import pytest
 from copier import SYMBOLS, TIME, copier
 
 from vitral.data import Split
-from vitral.inspection import few_shot_losses
+from vitral.inspection.positions import few_shot_losses
 from vitral.model import ModelConfig, Transformer
 
 LENGTH = 4
@@ -22,7 +22,6 @@ def passages() -> Split:
 
 def test_a_copier_follows_the_nearest_examples(passages: Split) -> None:
     found = few_shot_losses(copier(), passages, length=LENGTH, passages=50, most_examples=3)
-    assert found["examples"] == [0, 1, 2, 3]
     assert found["passages"] == 50
     same, shuffled, other = (found["losses"][kind] for kind in ("same", "shuffled", "other"))
     assert same[0] == shuffled[0] == other[0] == pytest.approx(other[3])

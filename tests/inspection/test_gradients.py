@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from vitral.core.streams import torch_stream
-from vitral.inspection import attention_saturation, gradients_by_block
+from vitral.inspection.gradients import gradients_by_block
 from vitral.inspection.saturation import (
     alignment,
+    attention_saturation,
 )
 from vitral.model import ModelConfig, Transformer, next_token_loss
 
@@ -82,9 +83,6 @@ def test_numbers_are_those_of_a_plain_computation(scale: str) -> None:
             rows = [weights[w, head, i, : i + 1].numpy() for w in range(5) for i in range(1, 7)]
             share = np.mean([-(row * np.log(row)).sum() / math.log(len(row)) for row in rows])
             assert numbers["entropy_share"][head] == pytest.approx(share)
-    with torch.no_grad():
-        loss = next_token_loss(model(inputs), targets, model.mask).item()
-    assert found["loss"] == pytest.approx(loss)
     assert [len(numbers["factors"]) for numbers in found["layers"]] == [3 * (scale == "learned-per-head")] * 2
 
 

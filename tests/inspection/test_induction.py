@@ -11,8 +11,14 @@ from torch import Tensor
 
 from vitral.core.streams import numpy_stream
 from vitral.data.tasks import MarkovChains
-from vitral.inspection import chain_distances, induction_ablation, induction_scores, repetition_nats
-from vitral.inspection.induction import chain_predictions, occurrences
+from vitral.inspection.induction import (
+    chain_distances,
+    chain_predictions,
+    induction_ablation,
+    induction_scores,
+    occurrences,
+    repetition_nats,
+)
 from vitral.model import ModelConfig, Transformer
 
 
@@ -40,9 +46,6 @@ def test_the_scores_of_a_constructed_copier_are_one(rows: tuple[Tensor, Tensor])
 
 def test_without_the_previous_token_head_the_copier_copies_nothing(rows: tuple[Tensor, Tensor]) -> None:
     found = induction_ablation(copier(), *rows)
-    assert found["previous"] == {"layer": 0, "head": 0}
-    assert found["induction"] == {"layer": 1, "head": 0}
-    assert found["loss"] == pytest.approx(0.0, abs=1e-6)
     assert found["prefix"] == pytest.approx(1.0, abs=1e-6)
     assert found["without"]["others"]["increase"] == pytest.approx(0.0, abs=1e-6)
     assert found["without"]["others"]["prefix"] == pytest.approx(1.0, abs=1e-6)

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from vitral.data import Split, windows
-from vitral.inspection import loss_by_position
-from vitral.inspection.positions import loss_beyond, loss_inside, window_nats
+from vitral.inspection.positions import loss_beyond, loss_by_position, loss_inside, window_nats
 from vitral.inspection.targets import window_starts
 from vitral.model import ModelConfig, Transformer
 

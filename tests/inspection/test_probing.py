@@ -8,13 +8,13 @@ import pytest
 
 from vitral.core.streams import numpy_stream
 from vitral.data import CorpusConfig, Dataset, Split, char_tokenizer, prepare
-from vitral.inspection import classify_passages
 from vitral.inspection.attention import landmarks
 from vitral.inspection.probing import (
     PENALTIES,
     SPLITS,
     Classes,
     Features,
+    classify_passages,
     linear_probe,
     linear_probes,
     passages_by_work,

@@ -11,7 +11,7 @@ from variants import TEXT, TOKENIZER, VARIANTS, made
 from vitral.core.errors import UsageError
 from vitral.data import Split, char_tokenizer
 from vitral.evaluation import Masking
-from vitral.inspection import ablations, inspect_text, window_targets
+from vitral.inspection.ablation import ablations
 from vitral.inspection.attention import BROAD, attention_maps, head_kinds
 from vitral.inspection.lens import (
     contribution_points,
@@ -21,7 +21,8 @@ from vitral.inspection.lens import (
     residual_norms,
     stream_points,
 )
-from vitral.inspection.targets import UNSCORED, text_targets, text_tokens
+from vitral.inspection.one_text import inspect_text
+from vitral.inspection.targets import UNSCORED, text_targets, text_tokens, window_targets
 from vitral.model import ModelConfig, Transformer
 
 PART = Split(

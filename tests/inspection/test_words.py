@@ -12,10 +12,10 @@ import torch
 
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, Dataset, Split, bpe_tokenizer, char_tokenizer, prepare
-from vitral.inspection import agreeing_weights, similar_word_scores, word_measures
 from vitral.inspection.minimal_pairs import (
     MinimalPair,
     PairKind,
+    agreeing_weights,
     counted_pairs,
     item_scores,
     language_of,
@@ -31,7 +31,9 @@ from vitral.inspection.words import (
     passage,
     place_of,
     positive_pmi,
+    similar_word_scores,
     whole_words,
+    word_measures,
 )
 from vitral.model import ModelConfig, Transformer
 
@@ -174,7 +176,6 @@ def test_word_measures_are_plain_data_twice_the_same(tmp_path: Path) -> None:
     assert data == measured(dataset, context_length=64)
     assert data["language"] == "en"
     assert data["neighbours"] is None  # a text of ten words
-    assert data["places"] == ["embed", "blocks.0.resid_post", "blocks.1.resid_post"]
     assert len(data["pairs"]) == 120
     # Most sentences are longer than half of the context, in tokens this short; those that fit start from one vector.
     for sense in data["senses"]:
@@ -312,7 +313,6 @@ def test_scores_that_are_the_similarity_correlate_fully_whatever_each_key_has_be
     model = with_scores(sign * similarity(train), 13, key)
     found = similar_word_scores(model, SPACED, train, test, windows=29, most_words=50)
     assert found is not None
-    assert found["words"] == len(WHOLE)
     (((head,),),) = (found["heads"],)
     assert head["correlation"] == pytest.approx(sign, abs=1e-3)
     assert max(map(abs, head["shuffled"])) < 0.5

@@ -14,7 +14,7 @@ from vitral.core.errors import UsageError
 from vitral.data import char_tokenizer, file_tokenizer
 from vitral.evaluation.measures import TextMeasures
 from vitral.interop import import_model
-from vitral.interop.targets.gguf_tokens import vocabulary
+from vitral.interop.targets.gguf import vocabulary
 from vitral.interop.targets.transformers import special_ids
 from vitral.model import ModelConfig, Transformer
 from vitral.report.run import write_run_report

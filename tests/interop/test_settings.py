@@ -15,7 +15,7 @@ from vitral.core.errors import UsageError
 from vitral.data import byte_tokenizer
 from vitral.interop import all_forms, import_model
 from vitral.interop.foreign_settings import Settings
-from vitral.interop.registry import first
+from vitral.interop.forms import first
 from vitral.interop.rewrites import Weighted
 from vitral.interop.rules import exported, imported
 from vitral.model import ModelConfig, Transformer, parameter_table

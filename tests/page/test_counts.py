@@ -18,8 +18,8 @@ from vitral.core.errors import UsageError
 from vitral.data import Split, char_tokenizer
 from vitral.evaluation.ngrams import WittenBell
 from vitral.model import ModelConfig, Transformer
-from vitral.page import content, counts, of_text
-from vitral.page.counts import carried_counts
+from vitral.page import content, of_text
+from vitral.page.of_text import carried_counts
 from vitral.page.passages import HANDFUL, LONGEST, SHORTEST, passages
 from vitral.runs import load_run
 
@@ -68,7 +68,7 @@ def made(train: Split, test: Split) -> tuple[dict[str, Any], WittenBell]:
 @needs_node
 @pytest.mark.parametrize("most", [1, 2, 6])
 def test_probabilities_are_those_of_the_baselines(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counts, "MOST_ORDER", most)
+    monkeypatch.setattr(of_text, "MOST_ORDER", most)
     train = drawn_split(3, 2000, 1, 700, 30)
     carried, model = made(train, drawn_split(4, 50))
     assert (carried["order"], carried["counted"]) == (most, 2731)
@@ -97,7 +97,7 @@ def numbers(data: str) -> list[int]:
 
 
 def test_the_carried_counts_are_those_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counts, "MOST_ORDER", 1)
+    monkeypatch.setattr(of_text, "MOST_ORDER", 1)
     train = drawn_split(3, 2000, 1, 700, 30)
     occurrences = np.bincount(train.tokens)
     kinds, *rest = numbers(made(train, drawn_split(4, 50))[0]["data"])
@@ -110,14 +110,14 @@ def test_the_highest_order_that_fits_is_carried(monkeypatch: pytest.MonkeyPatch)
     train, test = drawn_split(6, 5000), drawn_split(7, 50)
     sizes = []
     for order in (1, 2, 3):
-        monkeypatch.setattr(counts, "MOST_ORDER", order)
+        monkeypatch.setattr(of_text, "MOST_ORDER", order)
         sizes.append(len(made(train, test)[0]["data"]))
-    monkeypatch.setattr(counts, "MOST_ORDER", 6)
+    monkeypatch.setattr(of_text, "MOST_ORDER", 6)
     assert sizes == sorted(sizes)
     for order, size in enumerate(sizes, start=1):
-        monkeypatch.setattr(counts, "MOST_LETTERS", size)
+        monkeypatch.setattr(of_text, "MOST_LETTERS", size)
         assert made(train, test)[0]["order"] == order
-    monkeypatch.setattr(counts, "MOST_LETTERS", sizes[0] - 1)
+    monkeypatch.setattr(of_text, "MOST_LETTERS", sizes[0] - 1)
     assert carried_counts(train, test, VOCABULARY) is None
 
 

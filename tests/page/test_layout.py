@@ -27,7 +27,7 @@ STATES = {
     "58 tokens": f"text={quote(TEXT[:58])}",
     "softmax": OPENED,
     "a new key": f"text={quote(TEXT[:20])}&w=2&x={quote('Q' + TEXT[1:20])}&g=3",
-    "shares": f"text={quote(TEXT[:58])}&w=4&x=&z=head&a=14",
+    "shares": f"text={quote(TEXT[:58])}&w=5&x=&z=head&a=14",
 }
 
 

@@ -146,7 +146,7 @@ attention off: #parts .switch >> nth=0, X, #parts .switch >> nth=2
 changes undone: x, u
 head chosen: x, h
 previous head: b, h
-worked through: #figure-worked [data-step='2'], #figure-worked [data-step='5']
+worked through: #figure-worked [data-step='2'], #figure-worked [data-step='6']
 cell opened: b, .pair .steps button >> nth=0
 temperature changed: #figure-filters input >> nth=0, ArrowLeft
 token drawn: +a, #figure-draw .button >> nth=0
@@ -231,7 +231,7 @@ def worked(page: Any, step: int, model: Any, values: dict[str, Any], head: int, 
     torch.testing.assert_close(weights @ v, z, rtol=1e-4, atol=1e-4)
     for name, place, number, unit in shown["cells"]:
         assert abs(number - values[name][tuple(map(int, place.split(".")))]) <= unit, (name, place)
-    assert [sum(widths) for widths in shown["shares"]] == pytest.approx([1] * (step > 3) + [1] * (step == 4), abs=1e-4)
+    assert [sum(widths) for widths in shown["shares"]] == pytest.approx([1] * (step > 4) + [1] * (step == 5), abs=1e-4)
     most = weights.argmax()
     mixer = model.state_dict()[f"{base}out_proj.weight"].view(-1, model.config.num_heads, len(z))
     lead, times = -masked.topk(2).values.diff(), weights.topk(2).values[0] / weights.topk(2).values[1]
@@ -249,14 +249,14 @@ def test_every_number_of_the_worked_attention_is_the_traced_one(
 ) -> None:
     model = carried(variant)[0]
     shown, values = page(variant, f"#l=en&p={at}&h=1"), model.trace(IDS)
-    told = [worked(shown, step, model, values, 1, at) for step in range(1, 6)]
+    told = [worked(shown, step, model, values, 1, at) for step in range(1, 7)]
     assert ("turns pairs" in told[0], "same keys" in told[1]) == (variant == "rotary", variant == "grouped")
-    assert ("ALiBi" in told[2], "does not scale" in told[2]) == (variant == "alibi", variant == UNSCALED)
-    assert ("will be 0" in told[2]) == (at == 3 or variant == "window")
+    assert ("ALiBi" in told[3], "does not scale" in told[2]) == (variant == "alibi", variant == UNSCALED)
+    assert ("will be 0" in told[3]) == (at == 3 or variant == "window")
 
 
 def test_a_bar_that_is_drawn_is_an_edit_and_all_follows_as_in_python(carried: Carried, page: Any) -> None:
-    model, shown = carried("rotary")[0], page("rotary", "#l=en&h=1&p=6&w=5")
+    model, shown = carried("rotary")[0], page("rotary", "#l=en&h=1&p=6&w=6")
     hand = shown.locator(".hand")
     hand.scroll_into_view_if_needed()
     box = hand.bounding_box()
@@ -272,7 +272,7 @@ def test_a_bar_that_is_drawn_is_an_edit_and_all_follows_as_in_python(carried: Ca
     edits = shown.evaluate("() => vitralPage.edits.value")
     assert [(each["heads"], each["positions"], each["columns"]) for each in edits] == [([1], [6], [1]), ([1], [6], [2])]
     values = edited_trace(model, IDS, None, edits_of(edits))
-    assert "Changed here: q." in worked(shown, 5, model, values, 1, 6)
+    assert "Changed here: q." in worked(shown, 6, model, values, 1, 6)
     logits = torch.tensor(shown.evaluate("() => Array.from(vitralPage.shown.value.values.logits.data)"))
     torch.testing.assert_close(logits, values["logits"].flatten(), rtol=1e-4, atol=1e-4)
     shown.locator("textarea").fill("ab")  # the position is gone, and no fault is told
@@ -308,4 +308,4 @@ def test_the_worked_attention_says_what_is_so(page: Any) -> None:
         (f"e={json.dumps(off)}", "this head is switched off"),
         (f"e={json.dumps(flat)}", "share out"),
     ):
-        assert told in page("pre", f"#l=en&w=5&{fragment}").evaluate(WORKED)["text"]
+        assert told in page("pre", f"#l=en&w=6&{fragment}").evaluate(WORKED)["text"]

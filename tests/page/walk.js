@@ -35,7 +35,7 @@ globalThis.walk = (() => {
     ...["", "text=", "text=%ff%E2", "b=99&h=-3&p=99&s=none", "n=1&b=1&h=1", "n=0&b=1&h=2", "n=4", "n=99", "i=1.2.3", "i=a"],
     ...["t=99&k=0&q=2&m=-1", "t=0&k=3&q=0.5&m=0.1", "u=0.5&r=7", "f=heads", "f=lens", "f=none", "c=dark&l=pt", "d=change length"],
     ...["o=logits:0.0.99", "o=blocks.0.attn.z:0.1.2.0", "o=logits:0.1.3:1.0", "e=[{", "text=ab&e=[null]", "rather=3.99&terms=1"],
-    ...["w=2&j=1", "w=9&j=99", "g=1", "g=3", "g=4.done", "g=99", "v=1", "n=1&v=0", "n=5&a=10", "a=14", "a=12"],
+    ...["w=2&j=1&number=1", "w=9&j=99", "g=1", "g=3", "g=4.done", "g=99", "v=1", "n=1&v=0", "n=5&a=10", "a=14", "a=12"],
     ...["x=", "x=abc ha d&z=head", "x=%00&z=head", "x=ab&y=1.2&text=bc", "text=abc&x=bca&y=99.1", "few=32&long=30&more=5", "long=9&beam=2.4", "beam=9.9", "source=", "source=abc&text=a&cross=1.0", "cross=9.9"],
     'e=[{"at":"embed","do":"patch","from":"abc ha b"}]',
     'e=[{"at":"embed","do":"scale","factor":1e300}]',

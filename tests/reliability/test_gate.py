@@ -216,16 +216,6 @@ def test_no_damage_of_a_run_is_silent(
     tally("edits and flips of a run's files, none silent", trials)
 
 
-def test_a_checkpoint_of_another_run_is_named(judged: tuple[Judged, Tree]) -> None:
-    run, other = judged
-    step = min(name.rpartition("/")[0] for name in run.tree.whole if "steps/" in name)
-    run.tree.write({name: other.whole[name] for name in run.tree.whole if name.startswith(f"{step}/")})
-    assert [one.what for one in examine_run(run.path, replay=False).findings if one.mark == "wrong"] == [
-        Path(step).name
-    ]
-    run.tree.restore()
-
-
 @pytest.mark.parametrize("place", ["study.json", "measures/gradients/pre-seed-3.json", "report/MANIFEST.json"])
 def test_what_was_changed_in_a_study_is_named(place: str, whole_study: Path, tmp_path: Path) -> None:
     out = Path(shutil.copytree(whole_study, tmp_path / "study"))

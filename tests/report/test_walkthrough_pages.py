@@ -257,11 +257,11 @@ def test_plain_data_holds_everything_and_goes_through_json() -> None:
     assert plain["chapters"][1]["steps"][0]["panels"][1]["matrix"][1][0] == "inf"
 
 
-def test_nothing_is_told_of_steps_in_the_wrong_number() -> None:
+def test_every_form_has_the_steps_in_their_order() -> None:
     told = walkthrough(CASES["small"], CASES["one"])
     for write in (to_text, to_markdown, to_page, to_latex):
         written = write(told).replace("\\.", ".")
-        places = [written.index(f"{count}. {each.title}") for count, each in enumerate(told.steps, start=1)]
+        places = [written.index(each.title) for each in told.steps]
         assert places == sorted(places)
 
 

@@ -122,24 +122,6 @@ def test_what_may_change_is_not_named(tmp_path: Path) -> None:
     assert load_run(path, warn=pytest.fail).config["training"]["log_every"] == 3
 
 
-@pytest.mark.parametrize("name", ["corpus.json", "environment.json", "run.json"])
-@pytest.mark.parametrize("content", [None, b"{}", b"\xff", b"["])
-def test_damage_that_does_not_enter_the_weights_is_one_warning(
-    name: str, content: bytes | None, tmp_path: Path
-) -> None:
-    model = made()
-    path, said = saved(tmp_path / "run", model), list[str]()
-    if content is None or (path / name).read_bytes() == content:
-        (path / name).unlink()
-    else:
-        (path / name).write_bytes(content)
-    run = load_run(path, warn=said.append)
-    assert torch.equal(logits(run.model), logits(model))
-    assert len(said) == 1
-    assert said[0].startswith(f"{path}/{name}: ")
-    assert "\n" not in said[0]
-
-
 def test_checkpoints_of_another_run_are_refused(tmp_path: Path) -> None:
     """Folders put together by hand: each file is intact, the run is not."""
     one, other = saved(tmp_path / "one", made()), saved(tmp_path / "other", made(num_layers=2))

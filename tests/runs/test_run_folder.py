@@ -39,19 +39,6 @@ def steps_in(folder: RunFolder) -> list[int]:
 class TestMaking:
     """Creating and opening."""
 
-    def test_what_is_written_is_read(self, folder: RunFolder) -> None:
-        opened = RunFolder.open(folder.path)
-        assert opened.written == {"seed": 7, "model": {"d_model": 3}}
-        assert opened.document("corpus") == {"source": "é.txt"}
-        assert {path.name for path in folder.path.iterdir()} == {
-            "config.toml",
-            "corpus.json",
-            "run.json",
-            "tokenizer.json",
-            "steps",
-        }
-        assert (folder.path / "config.toml").read_text(encoding="utf-8") == "seed = 7\n\n[model]\nd_model = 3\n"
-
     def test_nothing_is_overwritten(self, folder: RunFolder, tmp_path: Path) -> None:
         before = (folder.path / "config.toml").read_bytes()
         assert "exists already" in one_line(UsageError, lambda: RunFolder.create(folder.path, {}, {}))
@@ -122,21 +109,6 @@ class TestMetrics:
         measured.save(checkpoint(4), keep=2)
         assert [event["step"] for event in measured.metrics("step")] == [1, 2, 3, 4]
 
-    def test_a_sealed_line_that_was_changed_is_an_error(self, measured: RunFolder, checkpoint: Made) -> None:
-        measured.save(checkpoint(3), keep=2)
-        path = measured.path / "metrics.jsonl"
-        whole = path.read_bytes()
-        for place in range(0, len(whole), 7):
-            path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-            assert "metrics.jsonl: its first 6 lines were changed" in one_line(UsageError, measured.metrics), place
-        for length in range(0, len(whole), 11):
-            path.write_bytes(whole[:length])
-            assert "are missing" in one_line(UsageError, measured.metrics), length
-        path.unlink()
-        assert "are missing" in one_line(UsageError, measured.metrics)
-        path.write_bytes(whole + b"{")
-        assert measured.metrics() == list(self.EVENTS)
-
 
 class TestCheckpoints:
     """Which are kept, which is the best, and what happens to damaged ones."""
@@ -169,18 +141,3 @@ class TestCheckpoints:
         assert f"step-{damaged:08d}: model.safetensors does not match" in warning
         assert warning.endswith(said)
         assert "\n" not in warning
-
-    def test_after_a_fallback_the_step_can_be_saved_again(self, saved: RunFolder, checkpoint: Made) -> None:
-        damage(saved, 4)
-        saved.rewind(saved.load("last", warn=lambda line: None))
-        assert steps_in(saved) == [2, 3]
-        saved.save(checkpoint(4, best=2), keep=2)
-        assert load_silently(saved) == 4
-        assert steps_in(saved) == [2, 3, 4]
-        assert (saved.steps / "damaged-step-00000004").is_dir()
-
-    def test_replacing_a_checkpoint_replaces_all_of_it(self, saved: RunFolder, checkpoint: Made) -> None:
-        saved.save(Checkpoint(4, {}, {}, {"new": True}), keep=2)
-        loaded = saved.load("last", warn=pytest.fail)
-        assert (loaded.step, loaded.model, loaded.state["new"]) == (4, {}, True)
-        assert not [path for path in saved.steps.iterdir() if path.name.startswith(".")]

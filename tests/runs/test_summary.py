@@ -69,9 +69,9 @@ def test_the_numbers_are_those_of_the_sealed_files(run: Path, text: Path) -> Non
     assert found.parameters == count_parameters(sealed.config.model, sealed.tokenizer.vocab_size)
     assert (found.step, found.steps, found.best_step) == (9, 9, best["step"])
     assert (found.validation_loss, found.test_loss) == (best["validation_loss"], best["test_loss"])
-    counted = sealed.ngrams()
-    assert counted is not None
-    assert found.baselines == {int(order): loss for order, loss in counted["orders"].items()}
+    assert sealed.ngrams() is not None
+    assert found.baselines is None  # parts of five words repeat each other, so that nothing can be compared
+    assert sealed.document("corpus")["problems"]
     assert [step for step, *_losses in found.curve] == [3, 6, 9]
     end = RunFolder(run).metrics("end")[-1]
     assert (found.seconds, found.when) == (end["seconds"], end["stepped"])

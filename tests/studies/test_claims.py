@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from vitral.studies.claims import LEVEL, Check, Comparison, Quantity, at
+from vitral.evaluation.intervals import LEVEL
+from vitral.studies.claims import Check, Comparison, Quantity, at
 from vitral.studies.judging import judge
 
 LOSS = Quantity("test loss", at("loss"), "nats", "lower")

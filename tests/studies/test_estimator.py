@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from vitral.studies.estimator import DRAWS, LEVEL, differences, variances
+from vitral.evaluation.intervals import LEVEL
+from vitral.studies.estimator import DRAWS, differences, variances
 
 SEEDS = 5
 

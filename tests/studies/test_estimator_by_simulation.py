@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from jaxtyping import Float
 
+from vitral.evaluation.intervals import LEVEL
 from vitral.studies.design import TUNING_SEEDS
-from vitral.studies.estimator import LEVEL, differences, enough
+from vitral.studies.estimator import differences, enough
 from vitral.studies.losses import CHOICE
 from vitral.studies.results import Trial, Tuned, trial_error
 from vitral.studies.tuning import chosen

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from tests.studies.conftest import fresh, is_plain, viewed
-from vitral.inspection import KINDS
-from vitral.inspection.attention import BROAD, STEPS
+from vitral.inspection.attention import BROAD, KINDS, STEPS
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
 from vitral.studies.probe import View

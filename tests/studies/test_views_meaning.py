@@ -18,7 +18,6 @@ def reading(correlation: float, apart: float, preferences: Sequence[float | None
     return {
         "language": "en",
         "neighbours": {"words": 31, "correlation": correlation, "shuffled": [-0.02, 0.03]},
-        "places": ["embed", "blocks.0.resid_post"],
         "senses": [{"within": [1.0, 0.9], "across": [1.0, 0.9 - apart - index * step]} for index in range(4)],
         "pairs": [
             {"kind": "agreement", "good": "Dogs run.", "bad": "Dogs runs.", "preference": each} for each in preferences

@@ -13,13 +13,12 @@ def shown(pairs: int, window: float, bidirectional: float) -> View:
     """Three seeds; causal and prefix answer all but a hundredth."""
 
     def runs(share: float) -> dict[str, Any]:
-        return {str(seed): {"accuracy": [share + seed / 1000] * len(BINS), "loss": 0.1} for seed in (1, 2, 3)}
+        return {str(seed): {"accuracy": [share + seed / 1000] * len(BINS)} for seed in (1, 2, 3)}
 
     shares = dict.fromkeys(MASKS, 0.99) | {"window": window, "bidirectional": bidirectional}
     task = {
         "pairs": pairs,
         "steps": 100,
-        "bins": [list(ends) for ends in BINS],
         "reach": 31,
         "answers": [10] * len(BINS),
         "chance": 0.125,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.studies.conftest import NO_STUDY, fresh, is_plain, tables
-from vitral.inspection import score_statistics
+from vitral.inspection.softmax import score_statistics
 from vitral.studies import study_named
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge

@@ -12,7 +12,7 @@ from vitral.inspection.strategies import TRUTH
 from vitral.studies.claims import Claim
 from vitral.studies.judging import judge
 from vitral.studies.probe import ArmMeasures, View
-from vitral.studies.probes.writing import COMPARED, NGRAM, STRATEGIES, by_prompt
+from vitral.studies.probes.words import COMPARED, NGRAM, STRATEGIES, by_prompt
 
 
 def made_up(by_strategy: Mapping[str, list[tuple[float, float]]]) -> dict[str, Any]:

@@ -23,10 +23,10 @@ def arms(seeds: int, **changes: dict[str, Any]) -> list[ArmMeasures]:
         noise = 0.01 * math.sin(7 * seed + 50 * shift)
 
         def answer(nats: float) -> dict[str, Any]:
-            return {"accuracy": 0.5 - shift / 4 + noise, "nats": nats + shift + noise, "num": 96}
+            return {"accuracy": 0.5 - shift / 4 + noise, "nats": nats + shift + noise}
 
-        spot = {"position": 16, "visible": visible, **answer(2.0), "moved": moved, "follows": 0.0}
-        result = {"accuracy": 0.4 + noise, "low": 0.35, "high": 0.45, "majority": 0.25, "num": 96, "penalty": 0.01}
+        spot = {"position": 16, "visible": visible, "moved": moved}
+        result = {"accuracy": 0.4 + noise, "low": 0.35, "high": 0.45, "majority": 0.25}
         return {
             "context": 64,
             "gap": 32,

@@ -1,5 +1,6 @@
 """A run with minutes ends within them, whatever happens to the speed of the machine."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -123,6 +124,16 @@ def test_a_run_with_minutes_goes_on_with_the_rest_and_is_a_function_of_its_decis
         del decision["step"]
     again = train(finished.identity.config, tmp_path / "again", planner=lambda step, seconds: decisions.get(step))
     assert bytes_of(again, steps)["model.safetensors"] == bytes_of(folder, steps)["model.safetensors"]
+
+
+def test_a_run_whose_start_has_taken_all_its_minutes_trains_something(
+    configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick(monkeypatch)
+    config = configured(training={"minutes": 0.04, "threads": 1})
+    folder = train(config, tmp_path / "run", frame=TimeFrame(time.perf_counter() - 99.0))
+    measured = folder.metrics("evaluation")[-1]
+    assert 1 <= measured["step"] == folder.metrics("end")[-1]["step"] < deadline.LEAST
 
 
 def test_costly_evaluations_become_fewer() -> None:

@@ -8,10 +8,10 @@ from safetensors.torch import load_file
 
 from tests.training.conftest import Configured, at, bytes_of, interrupt
 from vitral.core.errors import UsageError
-from vitral.runs import RunFolder, load_run, verify
+from vitral.runs import RunFolder, film, load_run, verify
+from vitral.runs.film import load_frame
 from vitral.runs.folder import frame_name
-from vitral.training import film, resume, train
-from vitral.training.film import load_frame
+from vitral.training import resume, train, views
 
 FRAMES = [0, 1, 2, 4, 8, 16, 20]
 FILM = {"film": True}
@@ -46,7 +46,7 @@ def test_a_stopped_run_has_the_same_film(
 def test_of_many_frames_the_first_and_the_newest_remain(
     configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(film, "MOST_LATER", 3)
+    monkeypatch.setattr(views, "MOST_LATER", 3)
     told: list[str] = []
     config = configured(training=FILM)
     folder = train(config, tmp_path / "run", callback=lambda event: told.append(str(event.get("text"))))

@@ -15,7 +15,7 @@ from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import byte_tokenizer, char_tokenizer, file_tokenizer, prepare, windows
 from vitral.evaluation import Masking, evaluate_split
-from vitral.evaluation.masking import filling_of, mask_token
+from vitral.evaluation.masking import filling_of
 from vitral.runs import RunFolder, load_run
 from vitral.training import RunConfig, resume, train
 from vitral.training.objectives import IGNORED, make_inputs
@@ -115,9 +115,9 @@ class TestMaskTokens:
         engine = Engine(models.WordLevel(words))
         engine.add_special_tokens(["[PAD]", "[MASK]"])
         tokenizer = file_tokenizer(engine.to_str())
-        assert mask_token(tokenizer) == 1
-        assert mask_token(char_tokenizer("ab")) == 0
-        assert mask_token(byte_tokenizer()) is None
+        assert tokenizer.mask == 1
+        assert char_tokenizer("ab").mask == 0
+        assert byte_tokenizer().mask is None
 
 
 class TestRuns:

@@ -155,7 +155,7 @@ def plan_demonstration(out: Path | None, settings: Mapping[str, Any]) -> Demonst
         )
     count = ModelCount.of(PRESET, config, dataset.tokenizer.vocab_size)
     whole = study_named("no-attention")
-    study = whole.model_copy(update={"arms": whole.arms[:2], "seeds": SEEDS, "tune": {}})
+    study = whole.model_copy(update={"arms": whole.arms[:2], "seeds": SEEDS, "tune": {}, "design": ""})
     return Demonstration(out, subject, config, dataset, count, study)
 
 

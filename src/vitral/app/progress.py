@@ -161,7 +161,7 @@ class TrainingState:
             return _("not evaluated yet")
         if self.baselines is None or not self.is_causal_lm:
             return told
-        return f"{told}, {rank_among_baselines(loss, self.baselines.orders)}"
+        return f"{told}, {rank_among_baselines(loss, self.baselines.orders, self.last['lines']['problems'])}"
 
     def compared(self) -> str:
         """The n-gram baselines in one line; empty where they are not known or do not apply."""

@@ -35,12 +35,12 @@ TITLES = {
 }
 USED_BY = {
     "presets": N_("vitral train NAME"),
-    "texts": N_("vitral corpus NAME, vitral train NAME"),
-    "studies": N_("vitral study NAME, vitral list studies --times"),
-    "examples": N_("vitral explain NAME, vitral check NAME"),
+    "texts": N_("vitral corpus NAME    vitral train NAME"),
+    "studies": N_("vitral study NAME    vitral list studies --times"),
+    "examples": N_("vitral explain NAME    vitral check NAME"),
     "names": N_("vitral inspect RUN --edits, and in Python run.cache and run.hooked"),
     "words": N_("vitral list words WORD"),
-    "zoo": N_("vitral open NAME, vitral generate NAME; wherever a run is taken"),
+    "zoo": N_("vitral open NAME    vitral generate NAME    vitral compare NAME NAME"),
 }
 """By kind of names, the commands that take one."""
 

@@ -29,7 +29,6 @@ from vitral.model import count_parameters
 from vitral.model.hooked import HookedTransformer
 from vitral.model.modes import evaluating
 from vitral.model.selfcheck import check_device
-from vitral.report.notebook import page_of
 from vitral.runs import enter, load_run
 from vitral.runs.loading import warn_on_stderr
 from vitral.runs.zoo import located
@@ -158,7 +157,7 @@ class Run(Shown):
         Raises:
             UsageError: the film has no such frame, or it is damaged.
         """
-        from vitral.training.film import load_frame
+        from vitral.runs.film import load_frame
 
         made = copy(self)
         made.model, made.step, made.frame = load_frame(self.sealed, self.model, step, self.sealed.film()), step, step
@@ -497,6 +496,13 @@ class Run(Shown):
             "config": self.config,
         }
 
+    def page(self) -> str:
+        """The page of the run as an HTML document."""
+        from vitral.report.folder import ReportFolder
+        from vitral.report.run import run_page
+
+        return run_page(enter(self.folder.path, warn_on_stderr), ReportFolder())
+
     def records(self, event: str = "evaluation") -> list[dict[str, Any]]:
         """The events of one kind that training recorded, one row for each."""
         return [{name: value for name, value in one.items() if name != "event"} for one in self.metrics(event)]
@@ -508,11 +514,3 @@ class Run(Shown):
             UsageError: pandas is not installed.
         """
         return data_frame(self.records(event))
-
-
-@page_of.register
-def _run_page(run: Run) -> str:
-    from vitral.report.folder import ReportFolder
-    from vitral.report.run import run_page
-
-    return run_page(enter(run.folder.path, warn_on_stderr), ReportFolder())

@@ -1,6 +1,6 @@
 """Attention: steps, masks and scales, with one definition and two executions (fused and traced)."""
 
-from vitral.attention.executions import Steps, attend, attend_traced
+from vitral.attention.executions import attend, attend_traced
 from vitral.attention.masks import Bidirectional, Causal, Explicit, Mask, Padding, Prefix, Window
 from vitral.attention.multihead import MultiHeadAttention
 
@@ -12,7 +12,6 @@ __all__ = [
     "MultiHeadAttention",
     "Padding",
     "Prefix",
-    "Steps",
     "Window",
     "attend",
     "attend_traced",

@@ -24,16 +24,14 @@ from vitral.core.language import N_
 from vitral.data import Dataset
 from vitral.decoding import Sampling, answered, generate
 from vitral.evaluation import block_differences, evaluate_split, target_losses
-from vitral.evaluation.losses import reading_of_config
+from vitral.evaluation.intervals import LEVEL, mean_interval
+from vitral.evaluation.losses import final_split, reading_of_config
 from vitral.evaluation.masking import masking_of
 from vitral.runs import RunSummary, load_run, runs_below, summarize_run
 from vitral.runs.config import comparable
 from vitral.runs.loading import LoadedRun
 from vitral.runs.objectives import predicts_next
 from vitral.runs.summary import readable_path
-from vitral.studies.claims import LEVEL
-from vitral.studies.estimator import mean_interval
-from vitral.studies.texts import final_split
 
 TEMPERATURE = 0.8
 """Of the samples."""
@@ -112,16 +110,25 @@ def related(run: LoadedRun, other: LoadedRun, corpora: Sequence[str | Path] = ()
 
 def _sample(run: LoadedRun, prompt: str, max_tokens: int, seed: int, corpora: Sequence[str | Path]) -> dict[str, Any]:
     """The prompt with the run's continuation, or why there is none; of records, answers to their own questions."""
-    how = Sampling(temperature=TEMPERATURE)
     try:
         run.sealed.require_causal_lm()
         if run.sealed.config.corpus.records is not None:
             split, reading = _dataset(run, corpora).splits["test"], reading_of_config(run.model.config)
             return {"sample": "\n".join(answered(run.model, run.tokenizer, split, reading, max_tokens))}
-        (sample,) = generate(run.model, run.tokenizer, [prompt], max_tokens=max_tokens, sampling=how, seed=seed)
+        return {"sample": continued(run, prompt, max_tokens, seed)}
     except UsageError as error:
         return {"why_no_sample": reason(error)}
-    return {"sample": sample.prompt + sample.text}
+
+
+def continued(run: LoadedRun, prompt: str, max_tokens: int, seed: int) -> str:
+    """The prompt with the run's continuation, at `TEMPERATURE`.
+
+    Raises:
+        UsageError: the prompt is too long, or has a character that the model has never seen.
+    """
+    how = Sampling(temperature=TEMPERATURE)
+    (sample,) = generate(run.model, run.tokenizer, [prompt], max_tokens=max_tokens, sampling=how, seed=seed)
+    return sample.prompt + sample.text
 
 
 def _dataset(run: LoadedRun, corpora: Sequence[str | Path]) -> Dataset:

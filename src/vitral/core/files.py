@@ -17,7 +17,7 @@ import shutil
 import stat
 import threading
 import zlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from io import BufferedReader
@@ -140,6 +140,15 @@ def open_regular(path: Path, *, links: bool = True) -> Generator[BufferedReader]
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError(N_("not a regular file"))
         yield file
+
+
+def are_of_a_run(names: Collection[str]) -> bool:
+    """Whether a folder with these names in it is a run, whole or in part.
+
+    >>> are_of_a_run(["steps", "config.toml"]), are_of_a_run(["src", "config.toml"])
+    (True, False)
+    """
+    return ("run.json" in names or "config.toml" in names) and ("metrics.jsonl" in names or "steps" in names)
 
 
 def names(folder: Path) -> list[str]:

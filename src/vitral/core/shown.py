@@ -74,12 +74,9 @@ def data_frame(rows: Sequence[Mapping[str, Any]]) -> "pandas.DataFrame":
 
 def as_csv(rows: Iterable[Sequence[Any]]) -> str:
     """Lines of values separated by commas; a cell with a line feed or a carriage return is quoted."""
-    written: list[str] = []
-    for row in rows:
-        buffer = io.StringIO(newline="")
-        csv.writer(buffer).writerow(row)  # quotes what is in its line end, which is both
-        written.append(buffer.getvalue().removesuffix("\r\n") + "\n")
-    return "".join(written)
+    buffer = io.StringIO(newline="")
+    csv.writer(buffer).writerows(rows)  # quotes what is in its line end, which is both
+    return buffer.getvalue().replace("\r\n", "\n")
 
 
 def in_spreadsheet(text: str) -> str:

@@ -8,12 +8,13 @@ if TYPE_CHECKING:
     from vitral.data.alphabet import UnseenCharacter
     from vitral.data.batches import Batches, Split, count_windows, windows
     from vitral.data.config import BPEConfig, ByteConfig, CorpusConfig, TokenizerConfig
-    from vitral.data.corpora import Corpus, corpus_names, load_corpus
+    from vitral.data.corpora import corpus_names, load_corpus
     from vitral.data.dataset import Dataset, prepare, prepare_recorded, without_folders
     from vitral.data.long_texts import Text
     from vitral.data.report import CorpusReport, corpus_report
     from vitral.data.sources import SOURCES, cache_folder
     from vitral.data.split import BLOCK, SPLITS, Blocks, split_text
+    from vitral.data.texts import Corpus
     from vitral.data.tokenizers import (
         Tokenizer,
         bpe_tokenizer,

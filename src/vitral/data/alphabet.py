@@ -2,23 +2,21 @@
 
 import re
 import unicodedata
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.core.machine import cores
 
 PAD = "<PAD>"
 """Token 0 of the character tokenizer: not a character, never generated, the mask token of masked training."""
 
 MASK = "<MASK>"
 """The special token that hides a token, where the tokenizer has none for it."""
+MASKS = (MASK, "[MASK]", "<mask>")
+"""Its names in tokenizers."""
 
 _SURROGATES = range(0xD800, 0xE000)
 """Halves of pairs, which have no UTF-8."""
@@ -155,27 +153,3 @@ def token_ids(ids: Iterable[Any], vocab_size: int) -> np.ndarray:
             vocab_size=vocab_size,
         )
     return array.astype(np.int64)
-
-
-MOST_THREADS = 4
-"""More would wait for one another, since only NumPy and hashing work beside other threads."""
-
-Given = TypeVar("Given")
-Found = TypeVar("Found")
-
-
-def in_order(work: Callable[[Given], Found], each: Iterable[Given]) -> Iterator[Found]:
-    """What `work` makes of each, in their order; few are held at once.
-
-    >>> list(in_order(str.upper, ["one", "two"]))
-    ['ONE', 'TWO']
-    """
-    threads = min(cores(), MOST_THREADS)
-    waiting = deque[Future[Found]]()
-    with ThreadPoolExecutor(threads) as pool:
-        for one in each:
-            waiting.append(pool.submit(copy_context().run, work, one))
-            if len(waiting) > 2 * threads:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()

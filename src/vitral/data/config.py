@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from vitral.core.config import Config, shown
+from vitral.core.config import Config
 from vitral.core.language import _
-from vitral.data.alphabet import PAD, is_utf8
+from vitral.data.alphabet import PAD
 from vitral.data.answers import MARKERS, Records
 from vitral.data.formats import codec_name
 from vitral.data.tasks import QUESTIONS, TaskConfig
@@ -47,10 +47,11 @@ TASK = "task"
 """The source of a generated task."""
 _OF_A_TASK = frozenset({"task", "tokenizer", "share", "records", "specials"})
 """The keys that a generated task can have."""
-_NOT_OF_RECORDS = ("field", "works", "num_works", "train_on", "draw")
+_NOT_OF_RECORDS = ("split", "field", "works", "num_works", "train_on", "draw")
 """The keys that records cannot have."""
 
 Pattern = Annotated[str, Field(min_length=1, max_length=1000)]
+SpecialToken = Annotated[str, Field(min_length=1, max_length=MOST_SPECIAL)]
 
 
 class CorpusConfig(Config):
@@ -113,7 +114,7 @@ class CorpusConfig(Config):
     draw: int | None = Field(default=None, ge=0, lt=2**63)
     also: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)] | None = None
 
-    specials: Annotated[tuple[str, ...], Field(strict=False)] | None = None
+    specials: Annotated[tuple[SpecialToken, ...], Field(strict=False)] | None = None
     records: Records | None = None
     task: TaskConfig | None = None
     replacement: str | None = Field(default=None, min_length=1, max_length=1)
@@ -140,32 +141,24 @@ class CorpusConfig(Config):
         return {"source": TASK, **kind, **data, "task": task}
 
     @model_validator(mode="after")
-    def _a_task_is_not_read(self) -> "CorpusConfig":
-        if self.task is None:
-            return self
-        for key, field in type(self).model_fields.items():
-            default = TASK if key == "source" else field.default
-            if key not in _OF_A_TASK and getattr(self, key) != default:
-                raise ValueError(_("{key}: a generated task does not have it; leave it out", key=key))
-        if not isinstance(self.tokenizer, CharConfig):
-            raise ValueError(
-                _('tokenizer: a generated task has one token for each symbol; leave it out, or set "char"')
+    def _keys_fit(self) -> "CorpusConfig":
+        """A task, and records, have fewer keys than a text; the special tokens of records are declared."""
+        defaults, wrong = {key: field.default for key, field in type(self).model_fields.items()}, list[str]()
+        if self.task is not None:
+            absent = {key: value for key, value in (defaults | {"source": TASK}).items() if key not in _OF_A_TASK}
+            wrong += ["tokenizer"] * (not isinstance(self.tokenizer, CharConfig))
+            wrong += ["records"] * ((self.records == "pairs") != (self.task.name in QUESTIONS))
+        else:
+            absent = {key: defaults[key] for key in _NOT_OF_RECORDS if self.records}
+        wrong += [key for key, default in absent.items() if getattr(self, key) != default]
+        if wrong:
+            said = _(
+                "{key}: a generated task, or records, do not have it, or not this value; leave it out", key=wrong[0]
             )
-        if (self.records == "pairs") != (self.task.name in QUESTIONS):
-            raise ValueError(_("{key}: a generated task does not have it; leave it out", key="records"))
-        return self
-
-    @model_validator(mode="after")
-    def _records_are_whole(self) -> "CorpusConfig":
-        """Records are dealt to the splits one by one, and their special tokens are declared."""
-        if self.records is None:
-            return self
-        keys = [key for key in _NOT_OF_RECORDS if getattr(self, key) is not None]
-        keys += ["split"] if self.split != "blocks" else []
-        if keys:
-            raise ValueError(_("{key}: records are dealt to the splits one by one; leave it out", key=keys[0]))
-        declared = dict.fromkeys([*(self.specials or ()), *MARKERS[self.records]])
-        object.__setattr__(self, "specials", tuple(declared))
+            raise ValueError(said)
+        if self.records:
+            declared = dict.fromkeys([*(self.specials or ()), *MARKERS[self.records]])
+            object.__setattr__(self, "specials", tuple(declared))
         return self
 
     @field_validator("share", "works", "glob", "also", "specials", mode="before")
@@ -188,46 +181,14 @@ class CorpusConfig(Config):
 
     @field_validator("glob", mode="after")
     @classmethod
-    def _patterns_are_of_files_in_the_folder(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        for pattern in value or ():
-            parts = pattern.split("/")
-            if not is_utf8(pattern) or ".." in parts or not parts[0] or not parts[-1]:
-                raise ValueError(
-                    _(
-                        "expected a pattern of files inside the folder, such as '*.py' or 'src/**', not {pattern}",
-                        pattern=shown(pattern),
-                    )
-                )
+    def _patterns_once(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
         return None if value is None else tuple(dict.fromkeys(pattern.removeprefix("./") for pattern in value))
-
-    @field_validator("works", mode="after")
-    @classmethod
-    def _works_begin_at_a_line(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        if any(not line.strip("* ") or "\n" in line for line in value or ()):
-            raise ValueError(_("expected one line, such as 'CHAPTER *', not every line and no empty one"))
-        return value
-
-    @model_validator(mode="after")
-    def _others_than_one_work(self) -> "CorpusConfig":
-        if self.train_on is not None and self.split != "one-work":
-            raise ValueError(_('train_on is for split = "one-work", not for {split!r}', split=self.split))
-        return self
 
     @field_validator("specials", mode="after")
     @classmethod
-    def _special_tokens_are_texts(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        for text in value or ():
-            if not 0 < len(text) <= MOST_SPECIAL or not is_utf8(text) or text == PAD:
-                raise ValueError(
-                    _(
-                        "a special token must have 1 to {most} characters and not be {pad}: {text}",
-                        most=MOST_SPECIAL,
-                        pad=PAD,
-                        text=shown(text),
-                    )
-                )
-        if value is not None and len(set(value)) != len(value):
-            raise ValueError(_("a special token is given twice"))
+    def _special_tokens_differ(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if value is not None and len({PAD, *value}) <= len(value):
+            raise ValueError(_("special tokens must differ from one another and from {pad}", pad=PAD))
         return value
 
     @field_validator("tokenizer", "task", mode="before")
@@ -236,8 +197,4 @@ class CorpusConfig(Config):
         if not isinstance(value, str):
             return value
         name, colon, size = value.partition(":")
-        if name != "bpe" or not colon:
-            return {"name": value}
-        if not (size.isdecimal() and len(size) < 8):
-            raise ValueError(_("{word!r} is not a tokenizer; give bpe with its size, as in bpe:1024", word=value))
-        return {"name": name, "vocab_size": int(size)}
+        return {"name": name, **({"vocab_size": int(size) if size.isdecimal() else size} if colon else {})}

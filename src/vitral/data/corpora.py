@@ -4,31 +4,29 @@ import os
 import re
 import sysconfig
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import Field
 
-from vitral.core.config import Config, nearest
+from vitral.core.config import nearest
 from vitral.core.errors import UsageError, printable, reason
-from vitral.core.files import sha256
+from vitral.core.files import are_of_a_run, sha256
 from vitral.core.language import N_, _
 from vitral.data.alphabet import some_of
 from vitral.data.answers import KNOWN_KEYS, TABLES, Records, kind_of
 from vitral.data.config import TASK, CorpusConfig
 from vitral.data.formats import SUFFIXES, parsed_line
-from vitral.data.long_texts import PIECE, Text, joined_text, pieces
+from vitral.data.long_texts import PIECE, joined_text, pieces
 from vitral.data.shards import Shards, are_shards
 from vitral.data.sources import SOURCES, cache_folder, fetch
-from vitral.data.split import Blocks, Work
+from vitral.data.split import Work, in_a_row
 from vitral.data.tasks import TASKS, Questions, Task, task_texts
-from vitral.data.texts import LONG, Document, opened, read_file, reading_notes
+from vitral.data.texts import LONG, Corpus, opened, read_file, reading_notes
 
 BUNDLED = {"sample": "the-window-of-aldermere.txt", "sample-pt": "dom-casmurro.txt"}
 """The files of the bundled texts, under `data/texts`; its README has their sources and licences."""
@@ -45,77 +43,8 @@ _NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}
 _NAMED_AT_MOST = 3
 _FIRST_LINES = 8
 """Lines of a file in which its first line that is not empty is looked for."""
-_Count = Annotated[int, Field(gt=0, lt=1 << 62)]
 _SURELY_TEXT = {".txt", ".md"}
 """Suffixes of files of a folder that must be text, and are not skipped if they are none."""
-
-
-class TextRecord(Config):
-    """A text as a run records it: its identity, and a hint where it was.
-
-    Attributes:
-        name: see `Corpus.name`.
-        bytes: its size.
-        characters: its length.
-        sha256: see `Corpus.sha256`.
-        path: a hint: the absolute path it was read from.
-    """
-
-    name: str
-    bytes: _Count
-    characters: _Count
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-    path: str | None = None
-
-    @classmethod
-    def of(cls, recorded: Mapping[str, Any], where: str) -> Self:
-        """The text of a document.
-
-        Raises:
-            UsageError: an entry is missing or malformed.
-        """
-        return cls.parse({key: value for key, value in recorded.items() if key in cls.model_fields}, where)
-
-
-@dataclass(frozen=True)
-class Corpus:
-    r"""A text and its origin.
-
-    Attributes:
-        name: name of the corpus, file or folder.
-        text: the text, never empty.
-        num_bytes: number of bytes read.
-        sha256: SHA-256 of these bytes, in hexadecimal; for a folder, of the lines `<sha256>  <path>\n` of its files in
-            order, as printed by `sha256sum`.
-        notes: changes made while reading, one sentence each: newlines changed, licence stripped, files skipped.
-        path: absolute path of the file or folder it was read from; None for a bundled text and for several texts.
-        files: of several texts, each.
-        shards: the tokens that another program made of the text.
-        records: of records and the sequences of a task, each; a question again as often as it was drawn.
-    """
-
-    name: str
-    text: Text
-    num_bytes: int
-    sha256: str
-    notes: tuple[str, ...] = ()
-    path: str | None = None
-    files: tuple[Work, ...] = ()
-    shards: Shards | None = None
-    records: Blocks | None = None
-
-    @staticmethod
-    def of(name: str, document: Document, **told: Any) -> "Corpus":
-        """A document as a corpus."""
-        records = _spans(map(len, document.records))
-        return Corpus(name, document.text, document.num_bytes, document.sha256, records=records, **told)
-
-    @property
-    def record(self) -> TextRecord:
-        """What a run records of it."""
-        return TextRecord.model_construct(
-            name=self.name, bytes=self.num_bytes, characters=len(self.text), sha256=self.sha256, path=self.path
-        )
 
 
 def corpus_names() -> dict[str, str]:
@@ -129,7 +58,7 @@ def corpus_names() -> dict[str, str]:
         }
     in_order = N_("{first} and {second}, one after the other")
     collections = {name: in_order.format(first=first, second=second) for name, (first, second) in COLLECTIONS.items()}
-    return {**own, **_BUILT_IN, **collections, **{name: source.told() for name, source in SOURCES.items()}}
+    return {**own, **_BUILT_IN, **collections, **{name: source.description for name, source in SOURCES.items()}}
 
 
 def load_corpus(
@@ -279,30 +208,23 @@ def _from_file(name: str, path: Path, config: CorpusConfig, *, noted: bool = Fal
     if config.glob is not None:
         raise UsageError("{name}: is one text, and --glob chooses among the files of a folder; leave it out", name=name)
     with opened(path) as file:
-        (document,) = _without_equal([read_file(file, path, config)])
-    notes = [
-        *([N_("Read from {path}.").format(path=printable(str(path)))] if noted else []),
-        *reading_notes([document]),
-    ]
-    return Corpus.of(printable(name), document, notes=tuple(notes), path=os.path.abspath(path))
+        (found,) = _without_equal([read_file(file, path, config)])
+    notes = [N_("Read from {path}.").format(path=printable(str(path)))] if noted else []
+    told = (*notes, *reading_notes([found], config))
+    return replace(found, name=printable(name), notes=told, path=os.path.abspath(path))
 
 
-def _without_equal(documents: Sequence[Document]) -> list[Document]:
-    """The documents without records that equal an earlier one: one of two would teach the answer of the other."""
-    known, found = set[str](), list[Document]()
-    for one in documents:
-        new = [record for record in dict.fromkeys(one.records) if record not in known]
+def _without_equal(files: Sequence[Corpus]) -> list[Corpus]:
+    """The files without records that equal an earlier one: one of two would teach the answer of the other."""
+    known, found = set[str](), list[Corpus]()
+    for one in files:
+        records = [one.text[begin:end] for begin, end in one.records or ()]
+        new = [record for record in dict.fromkeys(records) if record not in known]
         known.update(new)
-        changes = one.changes + Counter(equal=len(one.records) - len(new))
-        found.append(replace(one, text="".join(new), records=tuple(new), changes=changes) if one.records else one)
+        changes = one.changes + Counter(equal=len(records) - len(new))
+        left = in_a_row(map(len, new))
+        found.append(replace(one, text="".join(new), records=left, changes=changes) if records else one)
     return found
-
-
-def _spans(lengths: Iterable[int]) -> Blocks | None:
-    """Records of these lengths, one after the other; None if there are none."""
-    sizes = np.fromiter(lengths, np.int64)
-    ends = sizes.cumsum()
-    return Blocks(np.stack([ends - sizes, ends], axis=1), apart=True) if len(ends) else None
 
 
 def _generated(task: Task) -> Corpus:
@@ -316,7 +238,7 @@ def _generated(task: Task) -> Corpus:
             "as often as it was drawn."
         )
     note = note.format(sequences=task.sequences, span=task.span, seed=task.seed)
-    text, records = "".join(texts), _spans(map(len, texts))
+    text, records = "".join(texts), in_a_row(map(len, texts))
     if records is not None and len(drawn) > len(texts):
         places = {one: place for place, one in enumerate(texts)}
         records = records.chosen(np.sort([places[one] for one in drawn]))
@@ -354,7 +276,7 @@ def _joined(name: str, texts: Sequence[Corpus], config: CorpusConfig) -> Corpus:
             Work(printable(corpus.name), begin, begin + len(corpus.text))
             for corpus, begin in zip(texts, begins, strict=True)
         ),
-        records=_spans([end - begin for corpus in texts for begin, end in corpus.records or ()]),
+        records=in_a_row([end - begin for corpus in texts for begin, end in corpus.records or ()]),
     )
 
 
@@ -371,11 +293,10 @@ def _of_files(name: str, root: Path, config: CorpusConfig, files: Sequence[Path]
         )
     encoding = config.encoding or "UTF-8"
     on_disk = config.records is None and sum(path.stat().st_size for path in files if path.is_file()) > LONG
-    found = {path.relative_to(root).as_posix(): _document(path, config, on_disk=on_disk) for path in files}
-    read = {relative: one for relative, one in found.items() if isinstance(one, Document)}
-    documents = dict(zip(read, _without_equal([*read.values()]), strict=True))
-    skipped = {relative: why for relative, why in found.items() if isinstance(why, str)}
-    if not documents:
+    found = {path.relative_to(root).as_posix(): _text_in(path, config, on_disk=on_disk) for path in files}
+    read = _without_equal([replace(one, name=name) for name, one in found.items() if isinstance(one, Corpus)])
+    skipped = {name: why for name, why in found.items() if isinstance(why, str)}
+    if not read:
         why = next((f"; {why}" for why in skipped.values() if why), "")
         raise UsageError(
             "{root}: no {encoding} text in this folder ({skipped} files skipped){why}",
@@ -385,7 +306,7 @@ def _of_files(name: str, root: Path, config: CorpusConfig, files: Sequence[Path]
             why=why,
         )
     sentence = N_("{files:,} files were joined with {separator!r} between them.")
-    notes: list[str] = [sentence.format(files=len(documents), separator=_separator(config))]
+    notes: list[str] = [sentence.format(files=len(read), separator=_separator(config))]
     if skipped:
         left_out = N_("{files:,} files were skipped, empty or not {encoding} text: {names}.")
         notes.append(left_out.format(files=len(skipped), encoding=encoding, names=_some(skipped)))
@@ -393,17 +314,15 @@ def _of_files(name: str, root: Path, config: CorpusConfig, files: Sequence[Path]
         left_out = N_("Folders that Vitral wrote were left out: {number:,} ({names}).")
         names = _some(str(folder.relative_to(root)) for folder in own)
         notes.append(left_out.format(number=len(own), names=names))
-    notes += reading_notes([*documents.values()])
-    return replace(
-        _joined(printable(name), [Corpus.of(*each) for each in documents.items()], config), notes=tuple(notes)
-    )
+    notes += reading_notes(read, config)
+    return replace(_joined(printable(name), read, config), notes=tuple(notes))
 
 
 def _some(names: Iterable[str]) -> str:
     return some_of([*map(printable, names)], _NAMED_AT_MOST)
 
 
-def _document(path: Path, config: CorpusConfig, *, on_disk: bool) -> Document | str:
+def _text_in(path: Path, config: CorpusConfig, *, on_disk: bool) -> Corpus | str:
     """A file of a folder; if it is not text, the reason or nothing.
 
     Raises:
@@ -413,14 +332,14 @@ def _document(path: Path, config: CorpusConfig, *, on_disk: bool) -> Document | 
         return ""
     with opened(path) as file:
         try:
-            document = read_file(file, path, config, on_disk=on_disk)
+            found = read_file(file, path, config, on_disk=on_disk)
         except UsageError as error:
             if path.suffix.lower() in _SURELY_TEXT or config.field is not None or config.records is not None:
                 raise
             return str(error)
     # A NUL in a file without a text suffix: an image, an archive or binary data.
-    has_nul = path.suffix.lower() not in _SURELY_TEXT and any("\0" in piece for piece in pieces(document.text))
-    return "" if has_nul or not len(document.text) else document
+    has_nul = path.suffix.lower() not in _SURELY_TEXT and any("\0" in piece for piece in pieces(found.text))
+    return "" if has_nul or not len(found.text) else found
 
 
 def user_files(
@@ -440,7 +359,7 @@ def user_files(
     """
     found, own = list[Path](), list[Path]()
     for folder, subfolders, names in os.walk(root, onerror=_refuse):
-        if kind := own_kind(subfolders, names):
+        if kind := own_kind([*subfolders, *names]):
             own.append(Path(folder))
             if own[0] == root:
                 raise UsageError(_(_REMEDIES[kind], folder=root, path=root))
@@ -479,17 +398,13 @@ def _fits(parts: Sequence[str], wanted: Sequence[str]) -> bool:
     return len(parts) > 0 and fnmatchcase(parts[0], first) and _fits(parts[1:], others)
 
 
-def own_kind(folders: Collection[str], files: Collection[str]) -> str:
-    """The kind of a folder that Vitral wrote, by the names in it: run, study and so on; else empty.
-
-    >>> own_kind(["steps"], ["config.toml"]), own_kind(["src"], ["config.toml"])
-    ('run', '')
-    """
-    if ("run.json" in files or "config.toml" in files) and ("metrics.jsonl" in files or "steps" in folders):
+def own_kind(names: Collection[str]) -> str:
+    """The kind of a folder that Vitral wrote, by the names in it: run, study and so on; else empty."""
+    if are_of_a_run(names):
         return "run"
-    if "study.json" in files and ("arms" in folders or "measures" in folders):
+    if "study.json" in names and ("arms" in names or "measures" in names):
         return "study"
-    return "report" if "MANIFEST.json" in files and any(name.endswith(".html") for name in files) else ""
+    return "report" if "MANIFEST.json" in names and any(name.endswith(".html") for name in names) else ""
 
 
 _REMEDIES = {

@@ -22,11 +22,12 @@ from vitral.data.alphabet import MASK, label_text
 from vitral.data.answers import ANSWER, END, MARKERS, Answers, labels_in
 from vitral.data.batches import Split
 from vitral.data.config import BPEConfig, CorpusConfig, FileConfig
-from vitral.data.corpora import COLLECTIONS, Corpus, TextRecord, downloads, load_corpus
+from vitral.data.corpora import COLLECTIONS, downloads, load_corpus
 from vitral.data.long_texts import Text, hash_text, joined_text
 from vitral.data.shards import Shards
 from vitral.data.sources import SOURCES, cache_folder
 from vitral.data.split import SPLIT_SEED, SPLITS, Blocks
+from vitral.data.texts import Corpus, TextRecord
 from vitral.data.tokenizers import Tokenizer, alphabet_counts, build_tokenizer, grown, growth_notes
 from vitral.data.tokens import encoded, stored
 from vitral.data.works import cut, refuse_unused
@@ -63,22 +64,6 @@ def identity(text: TextRecord, source: str) -> str:
     )
 
 
-def recorded_others(recorded: Mapping[str, Any], config: CorpusConfig, where: str) -> list[TextRecord]:
-    """The further training texts of a run's `corpus.json`.
-
-    Raises:
-        UsageError: an entry is missing or malformed, or they are not those of the configuration.
-    """
-    trained_on = recorded.get("trained_on") or {}
-    others = trained_on.get("also", []) if isinstance(trained_on, Mapping) else None
-    if not isinstance(others, list) or len(others) != len(config.also or ()):
-        raise UsageError(
-            "{where}: does not record the further training texts of corpus.also in config.toml; restore both files",
-            where=where,
-        )
-    return [TextRecord.of(other if isinstance(other, Mapping) else {}, where) for other in others]
-
-
 def found_again(
     text: TextRecord,
     source: str,
@@ -112,15 +97,12 @@ def found_again(
             if found.sha256 == text.sha256:
                 return replace(found, name=text.name)
             reasons.append(_("{path} has another SHA-256", path=place))
-    needed, why = identity(text, source), "; ".join(reasons)
-    if given is not None:
-        raise UsageError("--corpus {wrong}; {where}{identity} is needed", wrong=why, where=where, identity=needed)
     can_be_fetched = source in {*SOURCES, *COLLECTIONS}
     raise UsageError(
         "{where}{identity} was not found ({why}); give it with --corpus FILE{download}",
         where=where,
-        identity=needed,
-        why=why,
+        identity=identity(text, source),
+        why="; ".join(reasons),
         download=_(", or download it with vitral corpus {name}", name=source) if can_be_fetched else "",
     )
 
@@ -238,8 +220,6 @@ def prepare(
     refuse_unused(config)
     folder = cache_folder(cache)
     corpus = corpus or load_corpus(config, cache=folder)
-    if corpus.shards is not None:
-        return _of_shards(config, corpus, corpus.shards, tokenizer, folder)
     sources = (config.model_copy(update={"source": name}) for name in config.also or ())
     others = [load_corpus(source, cache=folder) for source in sources]
     notes = list[str]()
@@ -291,10 +271,13 @@ def prepare_recorded(
     """
     folder = cache_folder(cache)
     document, where = f"{run_folder}/corpus.json", f"{run_folder}: "
-    text, others = RecordedText.of(recorded, document), recorded_others(recorded, config, document)
+    text, trained_on = RecordedText.of(recorded, document), recorded.get("trained_on") or {}
+    others = trained_on.get("also", []) if isinstance(trained_on, Mapping) else []
+    if len(others) != len(config.also or ()):
+        raise UsageError("{where}: its further training texts are not those of corpus.also; restore it", where=document)
     main = found_again(text, config.source, config, folder, where=where, given=corpus)
     also = zip(others, config.also or (), strict=True)
-    found = [found_again(one, source, config, folder, where=where) for one, source in also]
+    found = [found_again(TextRecord.of(one, document), source, config, folder, where=where) for one, source in also]
     expected = text.fingerprint, f"{where}{identity(text, config.source)}"
     return _tokenized(config, main, found, tokenizer, folder, expected=expected)
 
@@ -320,7 +303,7 @@ def _of_shards(
     if tokenizer.data.get("document") != shards.tokenizer.data["document"] or tokenizer.declared:
         raise UsageError("{path}: these tokens are of another tokenizer than that of the run", path=shards.path)
     fingerprint = _hash(shards.sha256, tokenizer.plain())
-    store, _damaged = stored(folder / "tokens" / fingerprint, tokenizer.vocab_size, shards.pieces())
+    store = stored(folder / "tokens" / fingerprint, tokenizer.vocab_size, shards.pieces())
     return Dataset(
         config=config,
         text=corpus.record,
@@ -367,11 +350,11 @@ def _tokenized(
         with suppress(OSError):
             sweep(of_the_cache)
     tokens = encoded(corpus.text, made.blocks, tokenizer, made.others, config.replacement)
-    store, damaged = stored(folder / "tokens" / fingerprint, tokenizer.vocab_size, tokens)
+    store = stored(folder / "tokens" / fingerprint, tokenizer.vocab_size, tokens)
     answers = _answers(config, tokenizer, (corpus, *also))
     splits = {name: replace(split, answers=answers) for name, split in store.splits.items()}
     distinct = ("train", "test") if config.split == "nanogpt" else SPLITS
-    if damaged:
+    if store.was_damaged:
         told.append(N_("The stored tokens were damaged and have been rebuilt."))
     return Dataset(
         config=config,

@@ -1,74 +1,43 @@
 """What a file is: a plain text in some encoding, JSON lines, or another format, which is recognised and refused.
 
-Formats are recognised by their first bytes. The suffix only tells apart what begins alike: a Word document, a book and
-an archive all begin as ZIP files. Nothing is ever decoded by a guess: a guess of charset-normalizer only completes the
-message of a refusal, with a word of the file as each likely encoding reads it, so that the user can see which is right.
+Formats are recognised by their first bytes. Nothing is ever decoded by a guess: a guess of charset-normalizer only
+completes the message of a refusal, with a word of the file as each likely encoding reads it, so that the user can see
+which is right.
 """
 
 import codecs
 import contextlib
-import encodings.aliases
 import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
-from vitral.core.config import closest, nearest, shown
+from vitral.core.config import nearest, shown
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.data.alphabet import is_utf8
 
-_OFFICE, _AS_CSV = N_("your office program"), N_("your office program, as CSV")
-_AS_LINES = N_("pandas, as JSON lines whose text --field NAME reads")
-_RECOGNITION = N_("tesseract, which recognises it")
-_FORMATS = (
-    (0, b"%PDF-1.", N_("a PDF"), "pdftotext"),
-    (0, b"{\\rtf1", N_("an RTF document"), _OFFICE),
-    (0, b"PK\x03\x04", N_("a ZIP archive"), "unzip"),
-    (0, b"\x1f\x8b\x08", N_("compressed with gzip"), "gunzip --keep"),
-    (0, b"BZh", N_("compressed with bzip2"), "bunzip2 --keep"),
-    (0, b"\xfd7zXZ\0", N_("compressed with xz"), "unxz --keep"),
-    (0, b"\x28\xb5\x2f\xfd", N_("compressed with Zstandard"), "unzstd"),
-    (257, b"ustar", N_("a tar archive"), "tar --extract"),
-    (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", N_("an old Word document"), _OFFICE),
-    (0, b"PAR1", N_("a Parquet table"), _AS_LINES),
-    (60, b"BOOKMOBI", N_("a Kindle book"), "ebook-convert"),
-    (0, b"\x89PNG\r\n\x1a\n", N_("a PNG picture"), _RECOGNITION),
-    (0, b"\xff\xd8\xff", N_("a JPEG picture"), _RECOGNITION),
-)
-"""Offset and bytes, the name after "is", and the remedy; the first two may be UTF-8 themselves."""
-_ZIPPED = {
-    ".docx": (N_("a Word document"), "pandoc --to plain"),
-    ".odt": (N_("an OpenDocument text"), "pandoc --to plain"),
-    ".epub": (N_("an EPUB book"), "pandoc --to plain"),
-    ".xlsx": (N_("an Excel workbook"), _AS_CSV),
-    ".pptx": (N_("a PowerPoint presentation"), _OFFICE),
+_FORMATS = {
+    b"%PDF-1.": N_("a PDF: get its text first, with pdftotext"),
+    b"{\\rtf1": N_("an RTF document: save it as plain text"),
+    b"PK\x03\x04": N_(
+        "an archive, as Word documents, workbooks and e-books are: get their text with pandoc --to plain"
+    ),
+    b"\x1f\x8b\x08": N_("compressed with gzip: unpack it with gunzip --keep"),
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": N_("an old Word document: save it as plain text"),
+    b"PAR1": N_("a Parquet table: save it as JSON lines with pandas; --field NAME reads their text"),
 }
+"""By its first bytes, another format than plain text, and what gets the text."""
 
 
-def foreign_format(head: bytes, suffix: str) -> str:
+def foreign_format(head: bytes) -> str:
     """The end of a message about a file that is no plain text: its format, and how to get its text; else empty.
 
-    Args:
-        head: its first bytes, a few thousand.
-        suffix: of its name.
-
-    >>> foreign_format(b"%PDF-1.7", ".pdf")
-    'is a PDF, not a text; get its text first, with pdftotext'
+    >>> foreign_format(b"%PDF-1.7")
+    'is a PDF: get its text first, with pdftotext'
     """
-    for place, magic, kind, remedy in _FORMATS[:2] if _may_be_text(head) else _FORMATS:
-        if head.startswith(magic, place):
-            kind, remedy = _ZIPPED.get(suffix.lower(), (kind, remedy)) if remedy == "unzip" else (kind, remedy)
-            return _("is {kind}, not a text; get its text first, with {remedy}", kind=_(kind), remedy=_(remedy))
-    return ""
-
-
-def _may_be_text(head: bytes) -> bool:
-    """Whether these bytes may be UTF-8 text that only begins like another format, with `BZh` for example."""
-    try:
-        return "\0" not in codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeDecodeError:
-        return False
+    found = next((kind for begin, kind in _FORMATS.items() if head.startswith(begin)), "")
+    return found and _("is {kind}", kind=found)
 
 
 SUFFIXES = {".jsonl", ".ndjson", ".json"}
@@ -95,16 +64,10 @@ def field_of_lines(lines: Iterable[str], field: str, where: str) -> Iterator[str
             place = _("{where}: line {number}", where=where, number=str(number))
             record = parsed_line(line, place)
             for text in _at(record, field):
-                if not isinstance(text, str):
+                if not isinstance(text, str) or not is_utf8(text):
                     others = [key for key in record if key != field]
                     hint = nearest(field, others) if others else _("it has no texts")
                     raise UsageError("{place}: no text in {field}; {hint}", place=place, field=shown(field), hint=hint)
-                if not is_utf8(text):
-                    raise UsageError(
-                        "{place}: {field} contains half of a surrogate pair (\\ud800 to \\udfff); repair it",
-                        place=place,
-                        field=shown(field),
-                    )
                 yield text
 
 
@@ -177,12 +140,9 @@ def codec_name(name: str) -> str | None:
         found = codecs.lookup(name).name
         with contextlib.suppress(UnicodeDecodeError):  # one byte may be too few
             b"a".decode(found)
-    except (LookupError, ValueError) as error:
-        wanted = name.lower().replace("-", "_")
-        known = {*encodings.aliases.aliases, *encodings.aliases.aliases.values()} - {wanted}
-        near = "" if "not a text encoding" in str(error) else closest(wanted, known)
-        hint = near or _("known are those of Python, such as 'cp1252', 'shift_jis', 'utf-16'")
-        raise ValueError(_("{name} is not an encoding of text; {hint}", name=shown(name), hint=hint)) from None
+    except (LookupError, ValueError):
+        said = _("{name} is no encoding of text; such are cp1252, shift_jis, utf-16", name=shown(name))
+        raise ValueError(said) from None
     return None if found in ("utf-8", "utf-8-sig") else found
 
 

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from vitral.data.alphabet import code_points, in_order, utf8
+from vitral.data.alphabet import code_points, utf8
 
 PIECE = 1 << 20
 """Bytes of a long file that are read at once, at least; the tokens of a piece of another program's."""
@@ -111,6 +111,7 @@ def character_counts(texts: Iterable[Text]) -> dict[str, int]:
     whole = (piece for text in texts for piece in pieces(text))
     chunks = (piece[begin : begin + _CHUNK] for piece in whole for begin in range(0, len(piece), _CHUNK))
     total = np.zeros(sys.maxunicode + 1, dtype=np.int64)
-    for counts in in_order(lambda chunk: np.bincount(code_points(chunk)), chunks):
+    for chunk in chunks:
+        counts = np.bincount(code_points(chunk))
         total[: counts.size] += counts
     return {chr(point): int(total[point]) for point in np.flatnonzero(total)}

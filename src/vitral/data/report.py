@@ -322,17 +322,11 @@ def _accent_problems(text: Text, counts: Mapping[str, int]) -> Iterator[Message]
         ).format(number=num_mangled)
     num_decomposed = sum(len(piece) - len(unicodedata.normalize("NFC", piece)) for piece in pieces(text))
     num_composed = sum(count for one, count in counts.items() if len(unicodedata.normalize("NFD", one)) > 1)
-    if num_decomposed > 0 and num_composed:
+    if num_decomposed > 0:
         yield N_(
-            "The same letters are written in two ways: {composed:,} accented letters as one character, "
-            "{decomposed:,} as a letter and a combining accent. The model treats them as unrelated: "
-            "normalize the text to NFC."
-        ).format(composed=num_composed, decomposed=num_decomposed)
-    elif num_decomposed > 0:
-        yield N_(
-            "{number:,} accented letters are written as a letter and a combining accent (NFD). Each takes two "
-            "characters, and typed prompts will not match: normalize the text to NFC."
-        ).format(number=num_decomposed)
+            "{decomposed:,} accented letters are written as a letter and a combining accent, {composed:,} as one "
+            "character. The model treats them as unrelated, and typed prompts may not match: normalize the text to NFC."
+        ).format(decomposed=num_decomposed, composed=num_composed)
 
 
 def _mangled(text: str) -> int:
@@ -347,18 +341,6 @@ def _is_control(character: str) -> bool:
 
 
 def _line_problems(lines: LineStatistics) -> Iterator[Message]:
-    kinds = {ending: count for ending, count in lines.endings.items() if count}
-    if len(kinds) > 1:
-        listed = ", ".join(f"{count:,} {ending}" for ending, count in kinds.items())
-        yield N_(
-            "Lines end in different ways ({counts}). The model must guess which, which raises every loss: use "
-            'newlines = "lf".'
-        ).format(counts=listed)
-    elif kinds and "\\n" not in kinds:
-        yield N_(
-            'Every line ends with {ending}, since newlines = "keep". Prompts and samples will not match '
-            'texts with \\n line endings: use newlines = "lf".'
-        ).format(ending=next(iter(kinds)))
     if lines.longest > _LONG_LINE:
         yield N_(
             "The longest line has {number:,} characters. A model with a short context never sees the end of "

@@ -6,9 +6,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from vitral.core.errors import StorageError, UsageError, VitralError, reason
-from vitral.core.files import readable, replace_durably
-from vitral.core.language import N_, _
+from vitral.core.errors import UsageError
+from vitral.core.files import readable, replace_durably, storage
+from vitral.core.language import N_
 
 _GUTENBERG = ("*** START OF TH", "*** END OF TH")
 _TIMEOUTS = (10.0, 60.0)
@@ -24,39 +24,35 @@ class Source:
         url: where it is downloaded from.
         phrases: phrases the file must contain, which rejects error pages and truncated files.
         files: file names to look for in the folder VITRAL_CORPORA before `NAME.txt`.
-        gutenberg: the number of a text of Project Gutenberg.
     """
 
     description: str
     url: str
     phrases: tuple[str, ...]
     files: tuple[str, ...] = ()
-    gutenberg: int | None = None
-
-    def told(self) -> str:
-        """The description with its number, in English."""
-        if self.gutenberg is None:
-            return self.description
-        return N_("{text} (Project Gutenberg {number})").format(text=self.description, number=self.gutenberg)
 
 
 def _gutenberg(number: int, description: str, files: tuple[str, ...] = ()) -> Source:
     url = f"https://www.gutenberg.org/cache/epub/{number}/pg{number}.txt"
-    return Source(description, url, _GUTENBERG, files, number)
+    return Source(description, url, _GUTENBERG, files)
 
 
 SOURCES = {
-    "shakespeare": _gutenberg(100, N_("the complete works of Shakespeare"), ("shakespeare-complete.txt",)),
+    "shakespeare": _gutenberg(
+        100, N_("the complete works of Shakespeare (Project Gutenberg 100)"), ("shakespeare-complete.txt",)
+    ),
     "tinyshakespeare": Source(
         N_("scenes from Shakespeare, 1.1 million characters (Andrej Karpathy's char-rnn)"),
         "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
         ("First Citizen:", "Whiles thou art waking."),
     ),
-    "dom-casmurro": _gutenberg(55752, N_("Dom Casmurro, Machado de Assis, in Portuguese")),
-    "bras-cubas": _gutenberg(54829, N_("Memorias Posthumas de Braz Cubas, Machado de Assis, in Portuguese")),
-    "os-lusiadas": _gutenberg(3333, N_("Os Lusíadas, Luís de Camões, in Portuguese")),
-    "alice": _gutenberg(11, N_("Alice's Adventures in Wonderland, Lewis Carroll")),
-    "frankenstein": _gutenberg(84, N_("Frankenstein, Mary Shelley")),
+    "dom-casmurro": _gutenberg(55752, N_("Dom Casmurro, Machado de Assis, in Portuguese (Project Gutenberg 55752)")),
+    "bras-cubas": _gutenberg(
+        54829, N_("Memorias Posthumas de Braz Cubas, Machado de Assis, in Portuguese (Project Gutenberg 54829)")
+    ),
+    "os-lusiadas": _gutenberg(3333, N_("Os Lusíadas, Luís de Camões, in Portuguese (Project Gutenberg 3333)")),
+    "alice": _gutenberg(11, N_("Alice's Adventures in Wonderland, Lewis Carroll (Project Gutenberg 11)")),
+    "frankenstein": _gutenberg(84, N_("Frankenstein, Mary Shelley (Project Gutenberg 84)")),
 }
 """Downloadable texts by name."""
 
@@ -97,31 +93,22 @@ def fetch(name: str, source: Source, folder: Path, *, may_download: bool = True)
         raise UsageError("{path}: is not there", path=path)
     # Not streamed: texts fit into memory, and a broken connection is closed.
     loader: Any = pooch.HTTPDownloader(timeout=_TIMEOUTS, stream=False)
-    downloaded = BytesIO()
+    downloaded, why = BytesIO(), N_("the downloaded file is not this text")
     try:
         loader(source.url, downloaded, None)
-        if not _contains(downloaded.getvalue(), source.phrases):
-            raise ValueError(N_("the downloaded file is not this text"))
-        folder.mkdir(parents=True, exist_ok=True)
-        replace_durably(path, downloaded.getvalue())
-    except VitralError:
-        raise
-    except (OSError, ValueError) as error:
-        # Disk errors have an errno, network errors do not.
-        if isinstance(error, OSError) and error.errno is not None:
-            raise StorageError(
-                "{folder}: the text {name!r} cannot be stored there ({reason}; set VITRAL_CACHE to a folder with room)",
-                folder=folder,
-                name=name,
-                reason=reason(error),
-            ) from None
+    except OSError as error:
+        why = type(error).__name__
+    if not _contains(downloaded.getvalue(), source.phrases):
         raise UsageError(
-            "the text {name!r} is not on this machine and could not be downloaded from {url} ({error}); save it as "
+            "the text {name!r} is not on this machine and could not be downloaded from {url} ({why}); save it as "
             "{name}.txt in a folder and set VITRAL_CORPORA to that folder",
             name=name,
             url=source.url,
-            error=type(error).__name__ if isinstance(error, OSError) else _(str(error)),
-        ) from None
+            why=why,
+        )
+    with storage(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_durably(path, downloaded.getvalue())
     return path
 
 

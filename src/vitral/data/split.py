@@ -98,9 +98,7 @@ class Work:
         return self.end - self.begin
 
 
-def split_text(
-    num_characters: int, method: Literal["blocks", "tail", "nanogpt"], block: int = BLOCK
-) -> dict[str, Blocks]:
+def split_text(num_characters: int, method: Literal["blocks", "tail", "nanogpt"]) -> dict[str, Blocks]:
     """Divide a text into blocks and the blocks into splits.
 
     `blocks`: one block in ten is for test and one in twenty for validation (at least one each), drawn with seed 0. The
@@ -112,7 +110,6 @@ def split_text(
     Args:
         num_characters: length of the text.
         method: `"blocks"`, `"tail"` or `"nanogpt"`.
-        block: characters of a block of `"blocks"`.
 
     Returns:
         Split -> its blocks; together they cover every character (exactly once except for `nanogpt`). Blocks are 5,000
@@ -124,7 +121,7 @@ def split_text(
     Raises:
         UsageError: the text is too short to be split this way.
     """
-    needed = _MIN_BLOCKS * block if method == "blocks" else _MIN_TAIL
+    needed = _MIN_BLOCKS * BLOCK if method == "blocks" else _MIN_TAIL
     if num_characters < needed:
         raise UsageError(
             'the text has {characters}; split = "{method}" needs at least {needed:,}; give a longer text{instead}',
@@ -134,7 +131,7 @@ def split_text(
             instead=_(', or use corpus.split = "tail"') if method == "blocks" else "",
         )
     if method == "blocks":
-        blocks = in_blocks([(0, num_characters)], block)
+        blocks = in_blocks([(0, num_characters)])
         return dealt(blocks, "split", (len(blocks) + 5) // 10, (len(blocks) + 10) // 20)
     if method == "nanogpt":
         border = int(num_characters * 0.9)
@@ -154,13 +151,20 @@ def dealt(blocks: Blocks, purpose: str, num_test: int, num_validation: int) -> d
     return {split: blocks.chosen(np.sort(places)) for split, places in chosen.items()}
 
 
-def in_blocks(spans: Iterable[tuple[int, int]], size: int = BLOCK) -> Blocks:
+def in_blocks(spans: Iterable[tuple[int, int]]) -> Blocks:
     """Spans of text in blocks; the last of a span has what remains, and is shorter or longer."""
     cut = [np.zeros((0, 2), dtype=np.int64)]
     for begin, end in spans:
-        begins = np.arange(begin, max(begin, end - size) + 1, size)
+        begins = np.arange(begin, max(begin, end - BLOCK) + 1, BLOCK)
         cut.append(np.stack([begins, np.append(begins[1:], end)], axis=1))
     return Blocks(np.concatenate(cut))
+
+
+def in_a_row(lengths: Iterable[int]) -> Blocks | None:
+    """Records of these lengths, one after the other; None if there are none."""
+    sizes = np.fromiter(lengths, np.int64)
+    ends = sizes.cumsum()
+    return Blocks(np.stack([ends - sizes, ends], axis=1), apart=True) if len(ends) else None
 
 
 def whole(end: int, begin: int = 0) -> Blocks:

@@ -15,13 +15,16 @@ import os
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, Any, BinaryIO, Self
 
+from pydantic import Field
+
+from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.core.files import open_regular, readable, sha256
 from vitral.core.language import N_, _
@@ -29,6 +32,8 @@ from vitral.data.answers import KNOWN_KEYS, records_of
 from vitral.data.config import CorpusConfig
 from vitral.data.formats import SAMPLE, SUFFIXES, field_of_lines, foreign_format, guess, keys_of, unmarked_utf
 from vitral.data.long_texts import PIECE, LongText, Part, Text, in_lines
+from vitral.data.shards import Shards
+from vitral.data.split import Blocks, Work, in_a_row
 
 LONG = 1 << 28
 """Maximum size in bytes of a file that is read into memory."""
@@ -42,38 +47,81 @@ _MARKS = {
     BOM_UTF8: "utf-8",
 }
 _DEFAULT = CorpusConfig()
+_Count = Annotated[int, Field(gt=0, lt=1 << 62)]
 _Stamp = tuple[int, int]
 """Size and modification time of a file."""
 
 
-@dataclass(frozen=True)
-class Document:
-    r"""One file as text, and the changes made while reading it.
+class TextRecord(Config):
+    """A text as a run records it: its identity, and a hint where it was.
 
     Attributes:
-        text: the text.
-        num_bytes: size of the file in bytes.
-        sha256: SHA-256 of these bytes, in hexadecimal.
-        encoding: the encoding, if it is not UTF-8.
-        fields: of JSON lines read as they are, the keys of the first one.
-        changes: numbers of what was changed: byte order marks dropped ("marks"), `\r\n` ("crlf") and lone `\r` ("cr")
-            changed to `\n`, and both ("returns"), characters of Project Gutenberg's licence stripped ("licence"),
-            texts of a field of JSON lines ("texts"), those of them that were left out as empty ("empty"), records
-            ("records"), and those left out as equal to an earlier one ("equal").
-        records: the text of each record.
+        name: see `Corpus.name`.
+        bytes: its size.
+        characters: its length.
+        sha256: see `Corpus.sha256`.
+        path: a hint: the absolute path it was read from.
     """
 
+    name: str
+    bytes: _Count
+    characters: _Count
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    path: str | None = None
+
+    @classmethod
+    def of(cls, recorded: Mapping[str, Any], where: str) -> Self:
+        """The text of a document.
+
+        Raises:
+            UsageError: an entry is missing or malformed.
+        """
+        entries = recorded.items() if isinstance(recorded, Mapping) else ()
+        return cls.parse({key: value for key, value in entries if key in cls.model_fields}, where)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    r"""A text and its origin.
+
+    Attributes:
+        name: name of the corpus, file or folder.
+        text: the text, never empty.
+        num_bytes: number of bytes read.
+        sha256: SHA-256 of these bytes, in hexadecimal; for a folder, of the lines `<sha256>  <path>\n` of its files in
+            order, as printed by `sha256sum`.
+        notes: changes made while reading, one sentence each: newlines changed, licence stripped, files skipped.
+        path: absolute path of the file or folder it was read from; None for a bundled text and for several texts.
+        files: of several texts, each.
+        shards: the tokens that another program made of the text.
+        records: of records and the sequences of a task, each; a question again as often as it was drawn.
+        changes: numbers of what was changed while reading: byte order marks dropped ("marks"), `\r\n` ("crlf") and lone
+            `\r` ("cr") changed to `\n`, and both ("returns"), characters of Project Gutenberg's licence stripped
+            ("licence"), texts of a field of JSON lines ("texts"), those of them that were left out as empty ("empty"),
+            records ("records"), and those left out as equal to an earlier one ("equal").
+    """
+
+    name: str
     text: Text
     num_bytes: int
     sha256: str
-    encoding: str | None = None
-    fields: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    path: str | None = None
+    files: tuple[Work, ...] = ()
+    shards: Shards | None = None
+    records: Blocks | None = None
     changes: Counter[str] = field(default_factory=Counter[str])
-    records: tuple[str, ...] = ()
+
+    @property
+    def record(self) -> TextRecord:
+        """What a run records of it."""
+        return TextRecord.model_construct(
+            name=self.name, bytes=self.num_bytes, characters=len(self.text), sha256=self.sha256, path=self.path
+        )
 
 
-def read_file(file: BinaryIO, path: Path, config: CorpusConfig = _DEFAULT, *, on_disk: bool = False) -> Document:
-    """Read an open regular file, applying the rules of this module.
+def read_file(file: BinaryIO, path: Path, config: CorpusConfig = _DEFAULT, *, on_disk: bool = False) -> Corpus:
+    """Read an open regular file, applying the rules of this module; its name is the path.
 
     Args:
         file: the file, at its beginning.
@@ -87,9 +135,9 @@ def read_file(file: BinaryIO, path: Path, config: CorpusConfig = _DEFAULT, *, on
     """
     stamp, where = _stamp_of(file), str(path)
     if stamp[0] <= LONG or config.field is not None or config.records is not None:
-        document = decode_document(file.read(), where, config)
-        part = len(document.text), partial(_again, path, config, stamp)
-        return replace(document, text=LongText([part])) if on_disk else document
+        found = decode_document(file.read(), where, config)
+        part = len(found.text), partial(_again, path, config, stamp)
+        return replace(found, text=LongText([part])) if on_disk else found
     if config.encoding is not None:
         raise UsageError(
             "{where}: a file of more than {most} MB must be UTF-8; convert it with: iconv -f "
@@ -98,17 +146,16 @@ def read_file(file: BinaryIO, path: Path, config: CorpusConfig = _DEFAULT, *, on
             most=LONG >> 20,
             encoding=config.encoding,
         )
-    begin, line, digest, changes, first, parts = 0, 1, hashlib.sha256(), Counter[str](), "", list[Part]()
+    begin, line, digest, changes, parts = 0, 1, hashlib.sha256(), Counter[str](), list[Part]()
     while begin <= stamp[0] and (raw := b"".join(file.readlines(PIECE))):  # whole lines
         text, found, _records = _read(raw, where, config, begin, line, is_piece=True)
-        first = first or text
         parts.append((len(text), partial(_again, path, config, stamp, begin, len(raw))))
         changes += found
         digest.update(raw)
         begin, line = begin + len(raw), line + raw.count(b"\n")
     if begin != stamp[0]:
         raise _changed(path)
-    return Document(LongText(parts), begin, digest.hexdigest(), None, _fields(where, config, first), changes)
+    return Corpus(where, LongText(parts), begin, digest.hexdigest(), changes=changes)
 
 
 @contextmanager
@@ -140,7 +187,7 @@ def _again(path: Path, config: CorpusConfig, stamp: _Stamp, begin: int = 0, size
         return _read(file.read(size), str(path), config, begin, is_piece=size > 0)[0]
 
 
-def decode_document(raw: bytes, where: str, config: CorpusConfig = _DEFAULT) -> Document:
+def decode_document(raw: bytes, where: str, config: CorpusConfig = _DEFAULT) -> Corpus:
     r"""Decode the bytes of a file.
 
     Args:
@@ -155,7 +202,7 @@ def decode_document(raw: bytes, where: str, config: CorpusConfig = _DEFAULT) -> 
         UsageError: the bytes are not a text in this encoding (names the first invalid offset), or have no such field.
     """
     text, changes, records = _read(raw, where, config)
-    return Document(text, len(raw), sha256(raw), config.encoding, _fields(where, config, text), changes, records)
+    return Corpus(where, text, len(raw), sha256(raw), records=in_a_row(map(len, records)), changes=changes)
 
 
 def _read(
@@ -191,11 +238,6 @@ def _read(
     return body, changes, ()
 
 
-def _fields(where: str, config: CorpusConfig, text: str) -> tuple[str, ...]:
-    is_read = config.field is not None or config.records is not None or Path(where).suffix.lower() not in SUFFIXES
-    return () if is_read else tuple(keys_of(text[:PIECE].partition("\n")[0]))
-
-
 def _refuse_other_formats(head: bytes, where: str, encoding: str | None) -> None:
     """Refuse a file by its first bytes: another format or encoding than configured."""
     marked = next((name for mark, name in _MARKS.items() if head.startswith(mark)), "")
@@ -209,7 +251,7 @@ def _refuse_other_formats(head: bytes, where: str, encoding: str | None) -> None
             chosen=_named(chosen),
             advice=leave if marked == "utf-8" else give,
         )
-    if found := foreign_format(head, Path(where).suffix):
+    if found := foreign_format(head):
         raise UsageError(f"{where}: {found}")
     likely = unmarked_utf(head)
     if not marked and head and (chosen in ("utf-16", "utf-32") or (encoding is None and likely)):
@@ -248,13 +290,14 @@ def _decoded(raw: bytes, where: str, encoding: str | None, offset: int = 0, line
     return text
 
 
-def reading_notes(documents: Sequence[Document]) -> Iterator[str]:
-    """One sentence for each kind of change made while reading these documents."""
-    changes = sum((document.changes for document in documents), Counter[str]())
-    fields = next((document.fields for document in documents if document.fields), ())
-    for encoding in dict.fromkeys(document.encoding for document in documents if document.encoding):
-        yield N_("Decoded as {encoding}.").format(encoding=encoding)
-    if fields:
+def reading_notes(files: Sequence[Corpus], config: CorpusConfig) -> Iterator[str]:
+    """One sentence for each kind of change made while reading these files."""
+    changes = sum((one.changes for one in files), Counter[str]())
+    if config.encoding is not None:
+        yield N_("Decoded as {encoding}.").format(encoding=config.encoding)
+    as_they_are = files if config.field is config.records is None else ()
+    lines = (one.text[:PIECE].partition("\n")[0] for one in as_they_are if Path(one.name).suffix.lower() in SUFFIXES)
+    if fields := next(filter(None, map(keys_of, lines)), None):
         yield N_(
             "JSON lines are read as they are, with the keys {names}: --field NAME reads one of them as a text; {known}."
         ).format(names=", ".join(map(repr, fields)), known=KNOWN_KEYS)
@@ -274,27 +317,16 @@ _NOTES = {
 """What is said of each kind of change."""
 
 
-_BEFORE = re.compile(r"^\*\*\* START OF TH[^\r\n]*(?:\r\n|\r|\n)", re.MULTILINE)
-_AFTER = re.compile(r"^\*\*\* END OF TH", re.MULTILINE)
+_BOOK = re.compile(r"^\*\*\* START OF TH[^\r\n]*(?:\r\n|\r|\n)(.*?)^\*\*\* END OF TH", re.MULTILINE | re.DOTALL)
 
 
 def strip_licence(text: str) -> str:
-    r"""The text between Project Gutenberg's markers; a text without both of them is returned unchanged.
+    r"""The text between Project Gutenberg's markers, of every book in it; without both markers it is unchanged.
 
     A book begins after the line that starts with `*** START OF TH` and ends before the line that starts with
-    `*** END OF TH`. Of a file of several books, all are kept; so is the rest of one that the beginning or the end of
-    the file cuts off.
+    `*** END OF TH`.
 
     >>> strip_licence("licence\n*** START OF THE EBOOK ***\nthe work\n*** END OF THE EBOOK ***\nmore")
     'the work\n'
     """
-    before = _BEFORE.search(text)
-    if before is None or _AFTER.search(text, before.end()) is None:
-        return text
-    cut = _AFTER.search(text, 0, before.start())
-    books = [text[: cut.start()]] if cut else []
-    while before:
-        after = _AFTER.search(text, before.end())
-        books.append(text[before.end() : after.start() if after else None])
-        before = _BEFORE.search(text, after.end()) if after else None
-    return "".join(books)
+    return "".join(_BOOK.findall(text)) or text

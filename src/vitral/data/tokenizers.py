@@ -16,7 +16,17 @@ import numpy as np
 
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
-from vitral.data.alphabet import PAD, UnseenCharacter, code_points, label_bytes, label_text, some_of, token_ids, utf8
+from vitral.data.alphabet import (
+    MASKS,
+    PAD,
+    UnseenCharacter,
+    code_points,
+    label_bytes,
+    label_text,
+    some_of,
+    token_ids,
+    utf8,
+)
 from vitral.data.config import MOST_SPECIAL, BPEConfig, CorpusConfig, FileConfig
 from vitral.data.engines import (
     Merges,
@@ -80,17 +90,13 @@ class Tokenizer:
             UsageError: it is malformed; the package cannot read a file, or the file has more tokens than the model.
         """
         try:
-            is_whole = isinstance(self.data, Mapping) and self._is_whole()
+            is_whole = self._is_whole()
         except UsageError:
             raise
         except (ValueError, LookupError, TypeError, AttributeError):
             is_whole = False
         if not is_whole:
-            raise UsageError(
-                "tokenizer: cannot be read (name: {name!a}); restore tokenizer.json from a copy of the run, or use the "
-                "version of Vitral that made it",
-                name=self.data.get("name") if isinstance(self.data, Mapping) else self.data,
-            )
+            raise UsageError("tokenizer: cannot be read; restore tokenizer.json from a copy of the run")
 
     def _is_whole(self) -> bool:
         ids, vocab_size = list(self.declared.values()), self.vocab_size
@@ -146,7 +152,7 @@ class Tokenizer:
     @cached_property
     def ids(self) -> np.ndarray:
         """The id of each token that is not a special one, in order."""
-        return np.setdiff1d(np.arange(self.vocab_size), list(self.declared.values()))
+        return np.delete(np.arange(self.vocab_size), list(self.declared.values()))  # setdiff1d loads masked arrays
 
     @cached_property
     def start(self) -> int:
@@ -157,13 +163,15 @@ class Tokenizer:
     @cached_property
     def specials(self) -> tuple[int, ...]:
         """Ids without text, which are never generated; declared special tokens have text and are not among them."""
-        return tuple(token for token in range(self.vocab_size) if token not in self._pieces)
+        return tuple(token for token in range(self.vocab_size) if token not in self.pieces)
 
-    def id_of(self, text: str) -> int | None:
-        """The id of a special token, declared or of a file; None if there is none."""
+    @property
+    def mask(self) -> int | None:
+        """The id of the mask token, declared, of a file, or `<PAD>` of characters; None if there is none."""
         added = self._engine.get_added_tokens_decoder().items() if self.name == "file" else ()
-        own = {str(token.content): int(self.ids[place]) for place, token in added}
-        return {**own, **self.declared}.get(text)
+        own = {str(token.content): int(self.ids[place]) for place, token in added} | self.declared
+        found = [own[name] for name in MASKS if name in own]
+        return next(iter([*found, *self.specials[: self.name == "char"]]), None)
 
     @property
     def around(self) -> tuple[list[int], list[int]]:
@@ -202,7 +210,7 @@ class Tokenizer:
         return dict(list(enumerate(self.words))[self.name == "char" :])
 
     @cached_property
-    def _pieces(self) -> dict[int, bytes]:
+    def pieces(self) -> dict[int, bytes]:
         """What each id writes inside a text."""
         ids = self.ids.tolist()
         added = self._engine.get_added_tokens_decoder() if self.name == "file" else {}
@@ -319,12 +327,12 @@ class Tokenizer:
                 part = of_package(partial(self._engine.decode, places, skip_special_tokens=False))
                 text += part.removeprefix(" ") if self._begins_with_a_space else part
             else:
-                text += b"".join(self._pieces.get(token, b"") for token in run).decode("utf-8", "replace")
+                text += b"".join(self.pieces.get(token, b"") for token in run).decode("utf-8", "replace")
         return text
 
     def token_bytes(self, token: int) -> bytes:
         """UTF-8 bytes of one token, which need not be whole characters; empty for one without text."""
-        return self._pieces.get(int(token_ids([token], self.vocab_size)[0]), b"")
+        return self.pieces.get(int(token_ids([token], self.vocab_size)[0]), b"")
 
     def label(self, token: int) -> str:
         r"""One token for a table cell, visible, on one line, without control characters: `␣the`, `\n`, `\xc3`."""
@@ -423,10 +431,8 @@ def build_tokenizer(config: CorpusConfig, text: Text, training_blocks: Sequence[
         training_blocks: the blocks of the training split; byte-pair merges are learned from these only.
 
     Raises:
-        UsageError: the text is empty.
+        UsageError: the tokenizer is another library's.
     """
-    if not len(text):
-        raise UsageError("the text is empty: there is nothing to build a tokenizer from")
     kind, specials = config.tokenizer, config.specials or ()
     if isinstance(kind, FileConfig):
         raise UsageError(
@@ -469,12 +475,8 @@ def grown(tokenizer: Tokenizer, texts: Sequence[Text], specials: Sequence[str] =
 
 
 def extends(tokenizer: Tokenizer, former: Tokenizer) -> bool:
-    """Whether every id of the former tokenizer means the same, and every text that it encodes has the same tokens."""
-    kept, words = len(former.declared), former.data.get("tokens", [])
-    special = list(tokenizer.declared.items())
-    begin = {"tokens": tokenizer.data.get("tokens", [])[: len(words)], "special_tokens": dict(special[:kept])}
-    is_same = {**tokenizer.data, **begin} == {**former.data, "tokens": words, "special_tokens": former.declared}
-    return is_same and all(token >= former.vocab_size for _, token in special[kept:])
+    """Whether every id of the former tokenizer means the same."""
+    return tokenizer.name == former.name and former.pieces.items() <= tokenizer.pieces.items()
 
 
 def growth_notes(tokenizer: Tokenizer, former: Tokenizer) -> Iterator[str]:

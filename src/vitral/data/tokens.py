@@ -11,9 +11,9 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import merge
-from itertools import groupby, repeat
+from itertools import repeat
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -22,7 +22,7 @@ import numpy as np
 from vitral.core.errors import StorageError, reason
 from vitral.core.files import insist, remove_folder, sha256, temporary_name
 from vitral.core.language import N_
-from vitral.data.alphabet import UnseenCharacter, in_order
+from vitral.data.alphabet import UnseenCharacter
 from vitral.data.batches import Split
 from vitral.data.long_texts import Text
 from vitral.data.split import SPLITS, Blocks
@@ -55,10 +55,12 @@ class Store:
     Attributes:
         splits: name -> its tokens.
         sha256: SHA-256 of the manifest, in hexadecimal, which names the tokens by theirs.
+        was_damaged: whether others were there that were damaged.
     """
 
     splits: dict[str, Split]
     sha256: str
+    was_damaged: bool = False
 
 
 def token_dtype(vocab_size: int) -> np.dtype:
@@ -70,8 +72,8 @@ def token_dtype(vocab_size: int) -> np.dtype:
     return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
 
 
-def stored(folder: Path, vocab_size: int, make: Iterable[Piece]) -> tuple[Store, bool]:
-    """The tokens of a folder, made first if they are not there; and whether those that were there were damaged.
+def stored(folder: Path, vocab_size: int, make: Iterable[Piece]) -> Store:
+    """The tokens of a folder, made first if they are not there or damaged.
 
     Args:
         folder: whose name is the fingerprint of the dataset.
@@ -85,8 +87,9 @@ def stored(folder: Path, vocab_size: int, make: Iterable[Piece]) -> tuple[Store,
     is_there, found = folder.exists(), read(folder)
     if found is None:
         write(folder, token_dtype(vocab_size), make)
-        return read(folder) or _refuse(folder, N_("what was written is not read back")), is_there
-    return found, False
+        found = read(folder) or _refuse(folder, N_("what was written is not read back"))
+        return replace(found, was_damaged=is_there)
+    return found
 
 
 def write(folder: Path, dtype: np.dtype, pieces: Iterable[Piece]) -> None:
@@ -164,19 +167,6 @@ def _refuse(path: Path, why: str) -> NoReturn:
     )
 
 
-_TOGETHER = 1 << 20
-"""Characters of the text whose blocks are encoded at once."""
-
-
-class _Block(NamedTuple):
-    """A block: where it begins in the text, its split, whether a segment begins with it, and its text."""
-
-    begin: int
-    split: str
-    is_first: bool
-    text: str
-
-
 def encoded(
     text: Text,
     blocks: Mapping[str, Blocks],
@@ -198,31 +188,15 @@ def encoded(
     Raises:
         UsageError: the tokenizer has no token for a character; its position in the text is named.
     """
-    dtype, specials = token_dtype(tokenizer.vocab_size), tuple(tokenizer.declared)
-
-    def tokens(group: list[_Block]) -> list[Piece]:
-        made = list[Piece]()
-        for begin, split, is_first, text in group:
+    specials = tuple(tokenizer.declared)
+    for source, of in ((text, blocks), *((other, {"train": each}) for other, each in others)):
+        listed = [
+            zip(*each.spans.T.tolist(), repeat(split), each.is_first.tolist(), strict=False)
+            for split, each in of.items()
+        ]
+        for *span, split, is_first in merge(*listed):
+            begin, end = (outside_special_tokens(source, place, specials) for place in span)
             try:
-                made.append(Piece(split, is_first, tokenizer.encode(text, replacement=replacement).astype(dtype)))
+                yield Piece(split, is_first, tokenizer.encode(source[begin:end], replacement=replacement))
             except UnseenCharacter as unseen:
                 raise unseen.moved(begin) from None
-        return made
-
-    for source, of in ((text, blocks), *((other, {"train": each}) for other, each in others)):
-        for pieces in in_order(tokens, _groups(source, of, specials)):
-            yield from pieces
-
-
-def _groups(text: Text, blocks: Mapping[str, Blocks], specials: tuple[str, ...]) -> Iterator[list[_Block]]:
-    """The blocks of all splits in the order of the text, some of them at a time."""
-    listed = [
-        zip(*each.spans.T.tolist(), repeat(split), each.is_first.tolist(), strict=False)
-        for split, each in blocks.items()
-    ]
-    for _group, some in groupby(merge(*listed), lambda block: block[0] // _TOGETHER):
-        group = list[_Block]()
-        for *span, split, is_first in some:
-            begin, end = (outside_special_tokens(text, place, specials) for place in span)
-            group.append(_Block(begin, split, is_first, text[begin:end]))
-        yield group

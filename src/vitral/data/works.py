@@ -10,7 +10,7 @@ training text can be compared.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +20,12 @@ from vitral.core.errors import UsageError
 from vitral.core.files import sha256
 from vitral.core.streams import numpy_stream
 from vitral.data.config import CorpusConfig
-from vitral.data.corpora import Corpus
 from vitral.data.long_texts import Text, hash_text, pieces
 from vitral.data.split import BLOCK, SPLIT_SEED, SPLITS, Blocks, Work, dealt, in_blocks, split_text, whole
+from vitral.data.texts import Corpus
 
-HEAD = 200_000
-"""Characters in which a table of contents begins, and which it has at most."""
+_CHOOSING = ("share", "num_works", "train_on", "draw")
+"""Keys that choose the training text."""
 _FEWEST = 3
 """Works below which none can be held out."""
 
@@ -63,23 +63,23 @@ def refuse_unused(config: CorpusConfig) -> None:
     """Refuse keys of a configuration that would change nothing.
 
     Raises:
-        UsageError: `works` or `draw` is not used, or `num_works` is given where one work is trained on.
+        UsageError: `works`, `draw`, `train_on` or `num_works` is not used.
     """
-    if config.works is not None and not needs_works(config):
-        raise UsageError(
-            'corpus.works: split = {split!r} does not need the works; set split = "works" or "one-work", or num_works, '
-            "or leave works out",
-            split=config.split,
-        )
-    if config.num_works is not None and config.split == "one-work" and config.train_on is None:
-        raise UsageError(
-            'corpus.num_works: split = "one-work" trains on the rest of one work; leave num_works out, or set '
-            'train_on = "others" to draw among the other works'
-        )
-    if config.draw is not None and not config.is_drawn:
-        raise UsageError(
-            'corpus.draw: nothing is drawn; set share, num_works or split = "one-work" too, or leave draw out'
-        )
+    one = config.split == "one-work"
+    used = {
+        "works": needs_works(config),
+        "draw": config.is_drawn,
+        "train_on": one,
+        "num_works": not one or config.train_on is not None,
+    }
+    for key, is_used in used.items():
+        if getattr(config, key) is not None and not is_used:
+            raise UsageError(
+                'corpus.{key}: changes nothing with split = "{split}" and the other keys; leave it out, or see '
+                "docs/configuration.md",
+                key=key,
+                split=config.split,
+            )
 
 
 def works_of(text: Text) -> list[Work]:
@@ -94,8 +94,6 @@ def works_of(text: Text) -> list[Work]:
         start = [title.lower() for title in titles].index("contents") + 1
         again = titles.index(titles[start], start + 1)
     except (ValueError, IndexError):
-        return []
-    if lines[start][0] >= HEAD or lines[again][0] - lines[start][0] >= HEAD:
         return []
     begins, place = list[int | None](), again
     for title in titles[start:again]:
@@ -284,14 +282,8 @@ def cut(config: CorpusConfig, corpus: Corpus, text_hash: str, also: Sequence[Cor
     splits, by_split = split_corpus(len(corpus.text), config, works, corpus.records)
     training, drawn_from = restricted(splits["train"], config, works)
     added = additions(config, text_hash, also, training)
-    chosen: Mapping[str, Any] = {
-        "share": config.share,
-        "also": [*added] or None,
-        "num_works": config.num_works,
-        "train_on": config.train_on,
-        "draw": config.draw if config.is_drawn else None,
-    }
-    asked = {key: value for key, value in chosen.items() if value is not None}
+    asked: dict[str, Any] = {"also": [*added]} if added else {}
+    asked |= {key: value for key in _CHOOSING if (value := getattr(config, key)) is not None}
     trained_on = {
         "training_characters": training.num_characters,
         **({"works": drawn_from} if drawn_from else {}),

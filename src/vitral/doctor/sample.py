@@ -163,7 +163,7 @@ def _of_sampling(facts: Mapping[str, Any]) -> Iterator[SampleReason]:
     """What such a model cannot do, and what the temperature changes."""
     if facts["objective"] != "next-token" or not facts["is_text"]:
         return
-    if not facts["problems"] and (facts["test_loss"] or math.inf) < min(facts["baselines"].values(), default=0.0):
+    if (facts["test_loss"] or math.inf) < min(facts["baselines"].values(), default=0.0):
         told = N_(
             "It is better than every counting table. What is still missing, sense above all, takes a larger model and "
             "a longer text."
@@ -182,20 +182,9 @@ def _of_numbers(facts: Mapping[str, Any]) -> Iterator[SampleReason]:
         told = N_("No reason was found: {exact:.0%} of its answers to new questions are exact after {steps:,} steps.")
     elif loss is None:
         told = N_("No reason was found: the run has no evaluation after {steps:,} steps.")
-    elif facts["baselines"]:
-        told = N_(
-            "No reason was found: after {steps:,} steps the test loss is {loss:.2f} nats per token, and {table:.2f} "
-            "that of the best table of n-grams."
-        )
-    elif facts["tokens"]:
-        told = N_(
-            "No reason was found: after {steps:,} steps, which read the text {passes:.1f} times, the test loss is "
-            "{loss:.2f} nats per token."
-        )
     else:
         told = N_("No reason was found: after {steps:,} steps the test loss is {loss:.2f} nats.")
-    passes = step * facts["tokens_per_step"] / (facts["tokens"] or math.inf)
-    said = told.format(exact=exact, steps=step, loss=loss, table=table, passes=passes)
+    said = told.format(exact=exact, steps=step, loss=loss)
     run = shlex.quote(facts["run"])
     yield SampleReason("numbers", said, f"evaluate {run}" if is_good else f"continue {run} --minutes 2")
 

@@ -1,7 +1,7 @@
 """The n-gram baselines of a text as plain data, and the place of a loss among them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,7 +71,7 @@ def baseline_name(order: int) -> str:
     return _(_NAMES[order]) if order in _NAMES else _("{order}-gram", order=order)
 
 
-def rank_among_baselines(loss: float, orders: Mapping[int, float]) -> str:
+def rank_among_baselines(loss: float, orders: Mapping[int, float], problems: Sequence[str] = ()) -> str:
     """A loss beside those of the n-gram tables in words, to follow "the loss is …".
 
     Tables are sorted by loss, since on a small text a longer n-gram can be worse than a shorter one.
@@ -79,6 +79,7 @@ def rank_among_baselines(loss: float, orders: Mapping[int, float]) -> str:
     Args:
         loss: in nats per token.
         orders: order -> nats per token.
+        problems: of the text (`CorpusReport.loss_problems`), such as a leak; with one the comparison is void.
 
     >>> rank_among_baselines(2.1, {1: 3.2, 2: 2.5, 3: 1.9})
     'better than the bigram table (2.500), worse than the trigram table (1.900); lower is better'
@@ -88,6 +89,8 @@ def rank_among_baselines(loss: float, orders: Mapping[int, float]) -> str:
     """
     if math.isnan(loss):
         raise UsageError("n-gram baselines: the loss is not a number")
+    if problems:
+        return _("but a comparison with the counting tables is void: the text has a problem (vitral corpus says which)")
     same = next((order for order, other in orders.items() if abs(loss - other) < SAME), None)
     if same is not None:
         return _("equal to the {ngram} table; lower is better", ngram=baseline_name(same))

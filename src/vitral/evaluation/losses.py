@@ -16,7 +16,8 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.machine import keep_freed_memory
 from vitral.core.streams import numpy_stream
-from vitral.data.batches import IGNORED, Reading, Split, reading_of, window_places, windows
+from vitral.data.batches import IGNORED, Reading, Split, reading_of, thinned, window_places, windows
+from vitral.data.dataset import Dataset
 from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation.masking import Masking
 from vitral.model.config import ModelConfig
@@ -24,8 +25,8 @@ from vitral.model.modes import evaluating
 from vitral.model.transformer import Transformer, first_target
 from vitral.runs.config import RunConfig
 
-LEVEL = 0.95
-"""Of intervals."""
+FINAL_TOKENS = 5_000_000
+"""Most tokens of the test split on which final losses are measured."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class AnswerScore:
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of the share (Wilson)."""
-        low, high = binomtest(self.right, self.total).proportion_ci(LEVEL, method="wilson")
+        low, high = binomtest(self.right, self.total).proportion_ci(method="wilson")
         return float(low), float(high)
 
     def plain(self) -> dict[str, Any]:
@@ -247,9 +248,7 @@ def predicted(
     return model(inputs[:, length:], source=source, bidirectional=bidirectional)
 
 
-def token_losses(
-    model: Transformer, split: Split, *, batch_tokens: int = 4096, tick: Callable[[], None] = no_tick
-) -> Float[np.ndarray, " targets"]:
+def token_losses(model: Transformer, split: Split, *, batch_tokens: int = 4096) -> Float[np.ndarray, " targets"]:
     """The next-token loss of each target on its own, in nats, in the order of the text.
 
     The targets are all tokens but the first of each segment, so that models with different contexts have the same ones;
@@ -260,10 +259,9 @@ def token_losses(
         model: the model; it runs without dropout and returns to its previous mode.
         split: the tokens; its segments are in the order of the text.
         batch_tokens: tokens per batch; affects speed and memory, not the result.
-        tick: called after each batch; an exception it raises ends the pass.
     """
     found = np.full(len(split.tokens), np.nan)
-    for logits, targets, places in _scored(model, split, None, batch_tokens, tick):
+    for logits, targets, places in _scored(model, split, None, batch_tokens, no_tick):
         found[places] = _nats(logits, targets)
     everywhere = [np.arange(begin + 1, end) for begin, end in split.segments.tolist()]
     places = np.concatenate([*everywhere, np.empty(0, dtype=np.int64)])
@@ -308,3 +306,8 @@ def token_sizes(tokenizer: Tokenizer) -> tuple[Int[np.ndarray, " vocab"], Int[np
     # A UTF-8 character has one byte that is not of the form 10xxxxxx.
     characters = [sum(byte & 0b1100_0000 != 0b1000_0000 for byte in piece) for piece in pieces]
     return np.array(characters, dtype=np.int64), np.array([len(piece) for piece in pieces], dtype=np.int64)
+
+
+def final_split(dataset: Dataset) -> Split:
+    """The test split, thinned to FINAL_TOKENS where it is longer: for final losses and n-gram baselines."""
+    return thinned(dataset.splits["test"], FINAL_TOKENS)

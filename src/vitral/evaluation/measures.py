@@ -1,7 +1,10 @@
 """What is measured of a run: losses on its splits beside n-gram baselines, copying, and the loss on any text."""
 
-from collections.abc import Mapping
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,10 @@ from vitral.core.language import _, in_language
 from vitral.core.shown import Shown, Tabular
 from vitral.data import CorpusConfig, Dataset, Split, Tokenizer, load_corpus
 from vitral.data.alphabet import code_points
+from vitral.data.answers import ANSWER, END
 from vitral.data.long_texts import pieces
 from vitral.evaluation.baselines import NgramBaselines, rank_among_baselines
 from vitral.evaluation.copying import Copy, longest_copy, novel_share
-from vitral.evaluation.labels import label_baselines
 from vitral.evaluation.losses import AnswerScore, SplitLoss, evaluate_split, token_sizes
 from vitral.evaluation.masking import Masking, filling_of, masking_of
 from vitral.model import Transformer
@@ -82,7 +85,7 @@ class Measures(Shown, Tabular):
             return _("on masked positions, with context on both sides: n-gram baselines do not apply")
         if self.labels:
             return _("on whole labels, not on tokens: n-gram baselines do not apply")
-        return rank_among_baselines(self.splits["test"].loss, self.baselines.orders)
+        return rank_among_baselines(self.splits["test"].loss, self.baselines.orders, self.problems)
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain data."""
@@ -209,3 +212,46 @@ def sizes_in_text(
     lengths = 1 + np.sum([points >= first for first in LONGER], axis=0, dtype=np.int64)
     bytes_before = np.concatenate([[0], lengths.cumsum()])
     return np.diff(ends), np.diff(bytes_before[ends])
+
+
+# ---------------------------------------------------------------- classifiers beside a model
+
+_WORD = re.compile(r"\w+")
+MAJORITY, NAIVE_BAYES = "majority", "naive_bayes"
+
+
+def label_baselines(dataset: Dataset) -> dict[str, AnswerScore]:
+    """What two classifiers that are counted on the training split reach on the test split.
+
+    `MAJORITY` always says the most frequent label. `NAIVE_BAYES` is the multinomial one over words in small letters,
+    every count one more (Manning, Raghavan & Schütze 2008, section 13.2); words that the training split lacks do not
+    count.
+
+    Args:
+        dataset: of labelled texts.
+    """
+    labels, counts = Counter[str](), defaultdict[str, Counter[str]](Counter)
+    for words, label in _texts(dataset, "train"):
+        labels[label] += 1
+        counts[label].update(words)
+    known = set[str]().union(*counts.values())
+
+    def score(label: str, words: list[str]) -> float:
+        total = counts[label].total() + len(known)
+        return log(labels[label]) + sum(log((counts[label][word] + 1) / total) for word in words if word in known)
+
+    test = list(_texts(dataset, "test"))
+    (most, _), *_ = labels.most_common(1)
+    bayes = sum(max(sorted(labels), key=lambda one: score(one, words)) == label for words, label in test)
+    return {
+        MAJORITY: AnswerScore(sum(label == most for _, label in test), len(test)),
+        NAIVE_BAYES: AnswerScore(bayes, len(test)),
+    }
+
+
+def _texts(dataset: Dataset, name: str) -> Iterator[tuple[list[str], str]]:
+    """The words of each text of a split, and its label."""
+    split = dataset.splits[name]
+    for begin, end in split.segments:
+        text, _, label = dataset.tokenizer.decode(split.tokens[begin:end]).partition(ANSWER)
+        yield _WORD.findall(text.lower()), label.removesuffix(END)

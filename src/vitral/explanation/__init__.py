@@ -9,20 +9,17 @@ from vitral.explanation.exercises.exercise import KINDS, Exercise, exercise_of
 from vitral.explanation.exercises.problems import exercise_text, key_text
 from vitral.explanation.narration import Choice
 from vitral.explanation.phrasebook import LANGUAGES, phrases
-from vitral.explanation.steps import Arithmetic, Chapter, Panel, Step
+from vitral.explanation.steps import Step
 from vitral.explanation.walks import RunView, walk_backward, walk_example, walk_run
 from vitral.explanation.walkthrough import Walkthrough, to_plain, to_text
 
 __all__ = [
     "KINDS",
     "LANGUAGES",
-    "Arithmetic",
-    "Chapter",
     "CheckReport",
     "Choice",
     "Example",
     "Exercise",
-    "Panel",
     "RunView",
     "Step",
     "Verdict",

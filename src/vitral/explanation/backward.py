@@ -258,11 +258,9 @@ def last_cell(narrator: Narrator) -> tuple[str, Index]:
 
 
 def loss_sentence(narrator: Narrator, loss: Loss) -> str:
-    """The loss in a sentence."""
-    if loss.cell is None:
-        return narrator.say("backward.loss_next")
-    cell = ",".join(str(place + narrator.sheet.namer.first) for place in loss.cell)
-    return narrator.say("backward.loss_log" if loss.is_log else "backward.loss_cell", cell=f"{loss.of}[{cell}]")
+    """A cell that is the loss, in a sentence."""
+    cell = ",".join(str(place + narrator.sheet.namer.first) for place in loss.cell or ())
+    return narrator.say("backward.loss_cell", cell=f"{loss.of}[{cell}]")
 
 
 def _largest(panel: Panel) -> Panel:

@@ -13,7 +13,7 @@ from vitral.explanation.expressions import Call, Tree, compute, expanded
 from vitral.explanation.formulas import decimals, number
 from vitral.explanation.formulas.notation import Words
 from vitral.explanation.phrasebook import Phrases
-from vitral.explanation.recipe import SheetQuantity
+from vitral.explanation.recipe import RESIDUAL, SheetQuantity
 from vitral.explanation.rows import Beam, rule_of
 from vitral.explanation.sheet import Index, Sheet
 from vitral.explanation.steps import Arithmetic, Cell, Panel, Step
@@ -22,7 +22,6 @@ DIGITS = 3
 """Digits after the point of numbers in sentences."""
 SQUARE = ("scores", "scaled", "masked", "weights")
 STREAM = ("x", "embed", "resid_pre", "resid_mid", "resid_post")
-RESIDUAL = ("attn_sum", "resid_mid", "mlp_sum", "resid_post")
 SIGNS = {"matmul": " · ", "add": " + ", "subtract": " − ", "multiply": " ⊙ ", "divide": " / "}
 """Between the shapes of inputs, by the last function; others are products of matrices, or an author's own."""
 LABELLED_ONCE = ("one", "choice", "total")
@@ -119,7 +118,7 @@ class Narrator:
 
     def _title(self, quantity: SheetQuantity) -> str:
         name, (rule, number) = quantity.name, rule_of(quantity.name)
-        if quantity.is_free:
+        if quantity.is_free and name not in ("k", "v"):
             return self.say("titles.step", name=name)
         if rule:
             return self.say(f"titles.{rule}", value=self.say.number(f"{number:g}"))
@@ -145,7 +144,9 @@ class Narrator:
         """The sizes of the last axes of a quantity, by their names."""
         layout = self.sheet.conventions
         sizes = layout.seen(name, self.values[name]).shape[-len(axes) :]
-        named = [f"{axis} {size}" for axis, size in dict(zip(layout.index(name, axes), sizes, strict=True)).items()]
+        words = {axis: self.say.told(axis) for axis in ("rows", "columns")}
+        shown = layout.index(name, axes)
+        named = [f"{words.get(axis, axis)} {size}" for axis, size in zip(shown, sizes, strict=True)]
         return f"[{', '.join(named)}]"
 
     def panels(self, name: str, axes: tuple[str, ...]) -> tuple[Panel, ...]:

@@ -67,6 +67,8 @@ _AXES = {
     "F": ("time", "d_ff"),
     "L": ("time", "vocab"),
 }
+RESIDUAL = ("attn_sum", "resid_mid", "mlp_sum", "resid_post")
+"""Sums of the residual stream and the output of a sublayer."""
 OPTIONAL = ("b_q", "b_k", "b_v", "w_o", "b_o", "b_u", "b_gate", "b_up", "b_down")
 """What a line does without; so do norms without gain and bias."""
 

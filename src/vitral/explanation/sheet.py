@@ -3,7 +3,7 @@
 A walkthrough shows the values of a sheet; a check computes its expressions from an author's numbers as well.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -171,14 +171,6 @@ class Sheet:
             return self._renamed(Name(name))
         index = self.conventions.index(name, index)
         return self._renamed(self.namer.cell(name, *(index[1:] if len(index) == 3 else index)))
-
-
-def computed(quantities: Sequence[SheetQuantity], given: Values) -> dict[str, Tensor]:
-    """The given values and those of all quantities."""
-    values = dict(given)
-    for quantity in quantities:
-        values[quantity.name] = quantity.make(values)
-    return values
 
 
 def sheet_graph(sheet: Sheet) -> Plain:

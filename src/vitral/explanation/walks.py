@@ -41,7 +41,6 @@ class RunView:
         block: whether the whole blocks and the embedding are shown, instead of attention alone.
         ending: whether the head is shown: logits, probabilities, and the choice under each decoding rule.
         language: "en" or "pt"; the current one if None.
-        rules: decoding rules shown with the ending.
         backward: whether the backward pass of the next token's loss is shown instead.
     """
 
@@ -50,7 +49,6 @@ class RunView:
     block: bool = False
     ending: bool = False
     language: str | None = None
-    rules: Sequence[tuple[str, float]] = RULES
     backward: bool = False
 
 
@@ -133,7 +131,7 @@ def walk_run(
         raise UsageError("explain: --backward is not written for an encoder-decoder; leave it out")
     if view.ending and (model.config.num_labels or model.config.head_transform):
         raise UsageError("explain: --ending: the steps of this model's head are not known; leave it out")
-    traced = trace_text(model, tokenizer, text, view.rules if view.ending else (), source)
+    traced = trace_text(model, tokenizer, text, RULES if view.ending else (), source)
     if model.config.attention == "none" and not (view.block or view.ending):
         raise UsageError("explain: this model has no attention; ask for the whole block or the ending")
     count = len(traced.ending.tokens)

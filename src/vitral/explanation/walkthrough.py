@@ -191,12 +191,10 @@ def _cell(panel: Panel, row: Place, column: Place, digits: int, say: Phrases) ->
 
 def views(walkthrough: Walkthrough, digits: int, say: Phrases) -> Iterator[StepView]:
     """The steps in order, as every form shows them."""
-    count = 0
     for chapter in walkthrough.chapters:
         for place, step in enumerate(chapter.steps):
-            count += 1
             tables = tuple(truncate(panel, digits, say) for panel in step.panels)
-            yield StepView("" if place else chapter.title, f"{count}. {step.title}", step, tables)
+            yield StepView("" if place else chapter.title, step.title, step, tables)
 
 
 def opening(walkthrough: Walkthrough, say: Phrases, marked: str = "brackets") -> list[str]:

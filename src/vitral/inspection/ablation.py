@@ -136,15 +136,14 @@ def attention_sinks(model: Transformer, windows: Scored) -> Plain:
         windows: inputs and targets, of equal length.
 
     Returns:
-        `uniform`: the weight on the first position of a head with equal weights on all visible keys. `loss`: of the
-        whole model in nats per token. `layers`: for each block `heads`, each with `weight` and `without` (the effect of
-        `without_first` on that head alone), and `without`, of all its heads together. `without`: of all heads of all
-        blocks together. An effect is {"increase", "error"}, in nats per token, with the standard error over the windows
-        or None. Without attention `layers` is empty; without targets `loss` and all effects are None.
+        `uniform`: the weight on the first position of a head with equal weights on all visible keys. `layers`: for each
+        block `heads`, each with `weight` and `without` (the effect of `without_first` on that head alone), and
+        `without`, of all its heads together. `without`: of all heads of all blocks together. An effect is {"increase",
+        "error"}, in nats per token, with the standard error over the windows or None. Without attention `layers` is
+        empty; without targets all effects are None.
     """
-    loss = number(loss_by_row(model, windows).mean()) if windows.count else None
     if model.mask is None or not len(model.blocks):
-        return {"uniform": None, "loss": loss, "layers": [], "without": None}
+        return {"uniform": None, "layers": [], "without": None}
 
     def without(hidden: dict[int, Sequence[int]]) -> Plain | None:
         """The effect of `without_first`, against the same layers computed in the same steps with nothing hidden."""
@@ -163,7 +162,6 @@ def attention_sinks(model: Transformer, windows: Scored) -> Plain:
         found["without"] = without({layer: heads})
     return {
         "uniform": shares["uniform"]["weight"],
-        "loss": loss,
         "layers": shares["layers"],
         "without": without(dict.fromkeys(range(model.config.num_layers), heads)),
     }

@@ -26,11 +26,13 @@ class Activations(dict[str, Tensor]):
         tokens: the ids, [batch, time]; -1 behind the end of a shorter text.
         gradients: of `loss` with respect to each activation, by the same names; empty if nobody asked.
         loss: the mean over all next tokens of the batch, in nats per token; NaN if nobody asked.
+        blocks: how many the model has; `["resid_post", -1]` is of the last.
     """
 
     tokens: Int[Tensor, "batch time"]
     gradients: "Activations"
     loss: float = float("nan")
+    blocks: int = 0
 
     def __repr__(self) -> str:
         """A line for each activation: its name and shape."""
@@ -43,7 +45,7 @@ class Activations(dict[str, Tensor]):
             UsageError: there is none.
         """
         if isinstance(name, tuple):
-            block, step = f"blocks.{name[1]}.", f".{name[0]}"
+            block, step = f"blocks.{name[1] + self.blocks * (name[1] < 0)}.", f".{name[0]}"
             found = [own for theirs, own in aliases(self).items() if theirs.startswith(block) and theirs.endswith(step)]
             name = found[0] if found else block[:-1] + step
         return super().__getitem__(names_of(name, list(self))[0])
@@ -101,6 +103,7 @@ def record(
                 slopes[time] = dict(zip(recorder.kept, taken, strict=True))
                 found[time] = {name: value.detach() for name, value in recorder.kept.items()}
     made, made.gradients = _together(groups, found), _together(groups, slopes)
+    made.blocks = made.gradients.blocks = model.config.num_layers
     made.tokens = _stacked(groups, batches, PADDING)
     made.loss = total if gradients else made.loss
     return made

@@ -321,7 +321,7 @@ def head_kinds(model: Transformer, tokenizer: Tokenizer, tokens: Tokens) -> dict
         tokens: rows of equal length, as the model reads them.
 
     Returns:
-        `uniform`: for each kind (`vitral.inspection.KINDS`) the share of a head with equal weights on all visible keys,
+        `uniform`: for each kind of `KINDS` the share of a head with equal weights on all visible keys,
         None where no query sees such a key. `layers`: for each block a list of its heads, each with `kind` (a key of
         `KINDS`, or "broad"), `share` (by kind), `distance` (mean positions between query and key) and `entropy` (as a
         share of the largest possible).

@@ -371,12 +371,12 @@ def effect_of_edits(
     """
     tokens = text_tokens(model, tokenizer, text)
     scored = text_targets(model, tokens, masking)
-    targets = (scored.targets[0] if masking is None else tokens[0]).cpu()
     tap = editing_tap(model, tokens.shape[1], edits, lambda other: text_tokens(model, tokenizer, other))
     logits = {
-        kind: seen_at_targets(model, scored, masking, ["logits"], each)["logits"][0].cpu()
+        kind: seen_at_targets(model, scored, ["logits"], each)["logits"][0].cpu()
         for kind, each in (("before", SILENT), ("after", tap))
     }
+    targets = scored.targets.amax(dim=0).cpu()
     told = {kind: plain_predictions(each, targets, tokenizer, top) for kind, each in logits.items()}
     before, after = (each.double().log_softmax(dim=-1) for each in logits.values())
     apart = (before.exp() * (before - after)).sum(dim=-1)

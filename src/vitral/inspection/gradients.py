@@ -52,7 +52,7 @@ def gradients_by_block(model: Transformer, inputs: Tokens, targets: Tokens) -> d
         targets: the ids that follow.
 
     Returns:
-        `loss` in nats per token; `stream`, `parameters` and `scale`, a number for each block (see the module). None in
+        `stream`, `parameters` and `scale`, a number for each block (see the module). None in
         place of a number that is not finite.
 
     Raises:
@@ -72,7 +72,6 @@ def gradients_by_block(model: Transformer, inputs: Tokens, targets: Tokens) -> d
     of_parameters = iter(found[len(streams) :])
     positions = math.sqrt(inputs.numel())
     return {
-        "loss": _finite(float(loss.detach())),
         "stream": [_finite(positions * _norm([gradient])) for gradient in found[: len(streams)]],
         "parameters": [_finite(_norm([next(of_parameters) for _ in block])) for block in parameters],
         "scale": [_finite(_norm([stream.detach()]) / positions) for stream in streams],

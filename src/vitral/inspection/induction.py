@@ -109,10 +109,9 @@ def induction_ablation(model: Transformer, tokens: Tokens, periods: Int[Tensor, 
         periods: of each row.
 
     Returns:
-        `previous` and `induction`: {"layer", "head"}. `loss`: of the whole model on repeated targets. `without`: for
-        "previous", "others" (the mean over the other heads of that layer, the expectation of one drawn at random; None
-        for a single head) and "induction", each `increase`, in nats per token, and `prefix`, the prefix-matching score
-        of the induction head then; `prefix`: that score in the whole model.
+        `without`: for "previous", "others" (the mean over the other heads of that layer, the expectation of one drawn
+        at random; None for a single head) and "induction", each `increase`, in nats per token, and `prefix`, the
+        prefix-matching score of the induction head then; `prefix`: that score in the whole model.
 
     Raises:
         UsageError: the model has no attention.
@@ -146,9 +145,6 @@ def induction_ablation(model: Transformer, tokens: Tokens, periods: Int[Tensor, 
     others = [without(previous[0], head) for head in range(model.config.num_heads) if head != previous[1]]
     mean = {key: number(float(np.mean([one[key] for one in others]))) for key in ("increase", "prefix")}
     return {
-        "previous": dict(zip(("layer", "head"), previous, strict=True)),
-        "induction": dict(zip(("layer", "head"), induction, strict=True)),
-        "loss": number(whole.mean()),
         "prefix": prefix,
         "without": {
             "previous": without(*previous),

@@ -105,11 +105,9 @@ def logit_lens(
     Raises:
         UsageError: an empty text, one longer than the context, or a character without a token.
     """
-    tokens = text_tokens(model, tokenizer, text)
-    scored = text_targets(model, tokens, masking)
-    targets = (scored.targets[0] if masking is None else tokens[0]).cpu()
-    streams = seen_at_targets(model, scored, masking, stream_points(model.config))
-    points = []
+    scored = text_targets(model, text_tokens(model, tokenizer, text), masking)
+    targets, points = scored.targets.amax(dim=0).cpu(), []
+    streams = seen_at_targets(model, scored, stream_points(model.config))
     for point in stream_points(model.config):
         logits = lens_logits(model, streams[point])[0].cpu()  # not every device has float64
         points.append({"point": point} | plain_predictions(logits, targets, tokenizer, top))
@@ -146,10 +144,10 @@ def plain_predictions(
 
 
 def seen_at_targets(
-    model: Transformer, scored: Scored, masking: Masking | None, names: Sequence[str], tap: Tap = SILENT
+    model: Transformer, scored: Scored, names: Sequence[str], tap: Tap = SILENT
 ) -> dict[str, Float[Tensor, "1 time width"]]:
-    """Activations of a text; of a masked language model those at the masked position of each row: row t gives t."""
-    if masking is None:
+    """Activations of a text; of several rows those at the position that is masked in each: row t gives t."""
+    if len(scored.inputs) == 1:
         return model.trace(scored.inputs, names, tap=tap)
     kept: dict[str, list[Tensor]] = {name: [] for name in names}
     place = torch.arange(len(scored.inputs), device=scored.inputs.device)

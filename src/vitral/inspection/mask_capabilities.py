@@ -133,10 +133,8 @@ def leakage(predictor: Predictor, windows: Int[Tensor, "rows time"], position: i
     count as swapped. Where no later token reaches the position, its prediction cannot change.
 
     Returns:
-        `position`; `visible`, whether the mask lets it see the token after it; `accuracy`, `nats` and `num` of the true
-        next token, predicted at the position of the whole window; `moved`, the mean total variation ½ Σ |p - p'|
-        between the probabilities before and after the swap; `follows`, the share of swaps after which the most probable
-        token is the one that was put in.
+        `position`; `visible`, whether the mask lets it see the token after it; `moved`, the mean total variation
+        ½ Σ |p - p'| between the probabilities before and after the swap.
     """
     true = windows[:, position + 1]
     other = true.roll(1)
@@ -145,14 +143,11 @@ def leakage(predictor: Predictor, windows: Int[Tensor, "rows time"], position: i
     differs = true != other
     before, after = (predictor.log_probabilities(rows, position) for rows in (windows, changed))
     moved = 0.5 * (before.exp() - after.exp()).abs().sum(dim=1)[differs]
-    follows = (after.argmax(dim=1) == other)[differs].double()
-    num, mask, time = max(1, int(differs.sum())), predictor.model.mask, windows.shape[1]
+    mask, time = predictor.model.mask, windows.shape[1]
     return {
         "position": position,
         "visible": mask is not None and bool(mask.allowed(time, time)[position, position + 1]),
-        **scores(before, true),
-        "moved": float(moved.sum()) / num,
-        "follows": float(follows.sum()) / num,
+        "moved": float(moved.sum()) / max(1, len(moved)),
     }
 
 

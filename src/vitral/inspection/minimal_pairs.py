@@ -8,10 +8,9 @@ by construction.
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from vitral.core.config import read_toml
 from vitral.core.errors import UsageError
 from vitral.data import Split, Tokenizer
 from vitral.data.batches import thinned
@@ -34,7 +34,7 @@ They are 10% of Shakespeare's words and 8% of Machado de Assis's. A frequent wor
 to 4%, as "que" does in French and Spanish.
 """
 Plain = dict[str, Any]
-ORDER = 3
+PAIR_ORDER = 3
 """Of the counted n-grams: with a million subword tokens, longer ones predict worse."""
 MOST_COUNTED = 2**23
 """Tokens of a longer training split that are counted."""
@@ -52,15 +52,11 @@ class Sense(NamedTuple):
 
     Attributes:
         word: as it is written in the sentences.
-        first: its meaning in the first sentences.
-        second: its meaning in the second sentences.
-        first_sentences: contain the word once each.
+        first_sentences: contain the word once each, in its first sense.
         second_sentences: likewise.
     """
 
     word: str
-    first: str
-    second: str
     first_sentences: Sequence[str]
     second_sentences: Sequence[str]
 
@@ -92,12 +88,11 @@ class WordLists(NamedTuple):
 @cache
 def word_lists() -> dict[str, WordLists]:
     """The lists of every language, by its code ("en", "pt")."""
-    text = (resources.files("vitral.inspection") / "word_lists.toml").read_text(encoding="utf-8")
     return {
         language: WordLists(
             table["frequent"], [Sense(**one) for one in table["senses"]], [PairKind(**one) for one in table["pairs"]]
         )
-        for language, table in tomllib.loads(text).items()
+        for language, table in read_toml(Path(__file__).with_name("word_lists.toml")).items()
     }
 
 
@@ -174,7 +169,7 @@ def counted_pairs(tokenizer: Tokenizer, train: Split, kinds: Sequence[PairKind])
         train: tokens that are counted.
         kinds: of minimal pairs.
     """
-    counted = WittenBell(thinned(train, MOST_COUNTED), tokenizer.vocab_size, ORDER)
+    counted = WittenBell(thinned(train, MOST_COUNTED), tokenizer.vocab_size, PAIR_ORDER)
 
     def log_probability(sentence: str) -> float:
         tokens = np.concatenate([[tokenizer.start], tokenizer.encode(sentence)]).astype(np.int64)

@@ -212,7 +212,7 @@ def few_shot_losses(
         most_examples: most examples before a passage; there are always so many passages before it.
 
     Returns:
-        `length`, `passages`, `examples` (0, 1, …); `losses`: by kind a list over the number of examples, in nats per
+        `length`, `passages`; `losses`: by kind a list over the number of examples, in nats per
         token; `effects`: by kind a list of the change against other passages, {"increase", "error"}, with the standard
         error over passages.
 
@@ -252,7 +252,6 @@ def few_shot_losses(
     return {
         "length": length,
         "passages": number,
-        "examples": list(counts),
         "losses": {kind: [float(each.mean()) for each in several] for kind, several in rows.items()},
         "effects": {
             kind: [effect(rows["other"][count], rows[kind][count], sampled=True) for count in counts]

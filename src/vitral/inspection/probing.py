@@ -33,6 +33,7 @@ from vitral.core.streams import numpy_stream
 from vitral.data import Blocks, Dataset, Split, Tokenizer
 from vitral.data.long_texts import pieces
 from vitral.data.works import Work, works_of
+from vitral.evaluation.losses import AnswerScore
 from vitral.inspection.attention import landmarks
 from vitral.inspection.targets import read_activation, spread_windows
 from vitral.model import Transformer
@@ -156,8 +157,6 @@ def linear_probe(features: Features, classes: Classes) -> dict[str, Any]:
         `accuracy`, the share of test windows classified correctly, `low` and `high`, its 95 % Wilson interval;
         `majority`, the share of the largest class; `num`, test windows; `penalty`, the one chosen.
     """
-    from scipy.stats import binomtest
-
     mean, spread = features["train"].mean(axis=0), features["train"].std(axis=0) + TINY
     scaled = {split: (features[split] - mean) / spread for split in SPLITS}
     num_classes = 1 + int(max(map(np.max, classes.values())))
@@ -167,7 +166,7 @@ def linear_probe(features: Features, classes: Classes) -> dict[str, Any]:
     weights, penalty = fits[int(np.argmin([functional.cross_entropy(one, truth) for one in logits]))]
     right = _logits(weights, scaled["test"]).argmax(axis=1) == classes["test"]
     majority = float(np.bincount(classes["test"]).max() / len(right))
-    low, high = binomtest(int(right.sum()), len(right)).proportion_ci(method="wilson")
+    low, high = AnswerScore(int(right.sum()), len(right)).interval
     found = {"accuracy": float(right.mean()), "low": low, "high": high, "majority": majority}
     return {**found, "num": len(right), "penalty": penalty}
 

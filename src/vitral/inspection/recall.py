@@ -16,7 +16,6 @@ window of w reaches w - 1 positions back in one layer: it is the control, a mask
 
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -108,10 +107,9 @@ def recall_under_masks(pairs: int, *, steps: int, seeds: Sequence[int]) -> dict[
         seeds: of models and their training sequences; a model for each.
 
     Returns:
-        `pairs`, `steps`, `bins`, `reach` of the window, from the answer; `answers` in each bin; `chance`, of a guess
+        `pairs`, `steps`, `reach` of the window, from the answer; `answers` in each bin; `chance`, of a guess
         among all values; `guess`: by mask, of `without_keys` in each bin; `masks`: by mask and seed (as text)
-        `accuracy` in each bin, None where there is no answer, and `loss`, nats per answer, mean of the last ten
-        steps.
+        `accuracy` in each bin, None where there is no answer.
     """
     task = task_of(pairs)
     tokens = sequences(task, TESTED, 0, "test")
@@ -122,15 +120,14 @@ def recall_under_masks(pairs: int, *, steps: int, seeds: Sequence[int]) -> dict[
     for mask, by_seed in found.items():
         for seed in seeds:
             model = small_model(mask, task, seed)
-            loss = fit(model, task, steps, seed)
+            fit(model, task, steps, seed)
             with torch.inference_mode():
                 logits = answer_logits(model, tokens, task)
             right = logits.argmax(dim=-1) == tokens[:, list(task.answers)]
-            by_seed[str(seed)] = {"accuracy": by_bin(right.double(), inside), "loss": loss}
+            by_seed[str(seed)] = {"accuracy": by_bin(right.double(), inside)}
     return {
         "pairs": pairs,
         "steps": steps,
-        "bins": [list(ends) for ends in BINS],
         "reach": REACH + 1,
         "answers": [int(chosen.sum()) for chosen in inside],
         "chance": 1 / VALUES,
@@ -204,14 +201,13 @@ def answer_logits(
     return model(tokens[:, :-1])[:, places - 1]
 
 
-def fit(model: Transformer, task: KeyValueRecall, steps: int, seed: int) -> float:
-    """Train a model on the answers of new sequences at every step; returns the mean loss of the last ten steps.
+def fit(model: Transformer, task: KeyValueRecall, steps: int, seed: int) -> None:
+    """Train a model on the answers of new sequences at every step.
 
     AdamW with a linear warm-up, then a constant learning rate, without weight decay. The model is then in evaluation
     mode.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK, betas=(0.9, 0.98), weight_decay=0.0)
-    losses: list[float] = []
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = PEAK * min(1.0, (step + 1) / WARMUP)
@@ -223,6 +219,4 @@ def fit(model: Transformer, task: KeyValueRecall, steps: int, seed: int) -> floa
             loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
-        losses.append(float(loss.detach()))
     model.eval()
-    return fmean(losses[-10:])

@@ -43,7 +43,7 @@ def attention_saturation(model: Transformer, inputs: Tokens, targets: Tokens) ->
         targets: the ids that follow.
 
     Returns:
-        `loss` in nats per token, and `layers`, each with these lists over heads:
+        `layers`, each with these lists over heads:
 
         - `score_variance`, `scaled_variance`: over the allowed pairs of query and key of all windows.
         - `entropy_share`, `saturated`: means over rows that see at least two keys, see `vitral.inspection.softmax`.
@@ -62,21 +62,20 @@ def attention_saturation(model: Transformer, inputs: Tokens, targets: Tokens) ->
         raise UsageError("in this model no position attends to two others, so its attention cannot saturate")
     names = [[f"blocks.{layer}.attn.{step}" for step in STEPS] for layer in range(len(allowed))]
     means: list[dict[str, RunningMean]] = [defaultdict(RunningMean) for _ in allowed]
-    nats, num_targets = 0.0, targets[:, first_target(mask) :].numel()
+    num_targets = targets[:, first_target(mask) :].numel()
     size = max(1, BATCH_NUMBERS // (model.config.num_heads * inputs.shape[1] ** 2))
     for some, following in zip(inputs.split(size), targets.split(size), strict=True):
         recorder = Recorder(name for steps in names for name in steps)
         with torch.enable_grad():
             loss = next_token_loss(model(some, tap=recorder), following, mask) * (num_targets * len(some) / len(inputs))
             gradients = torch.autograd.grad(loss, [recorder.kept[steps[0]] for steps in names])
-        nats += loss.item()
         for into, steps, gradient, visible in zip(means, names, gradients, allowed, strict=True):
             _add_means(into, [recorder.kept[name].detach() for name in steps], gradient, visible)
     learned, found = dict(model.named_parameters()), list[dict[str, Any]]()
     for layer, into in enumerate(means):  # a scale in units of 1/√d_k, its initial value; an empty list if not learned
         factor = learned.get(f"blocks.{layer}.attn.scale.factor", torch.empty(0)).detach().double().flatten()
         found.append(_by_head(into) | {"factors": (factor * math.sqrt(model.config.d_head)).tolist()})
-    return {"loss": nats / num_targets, "layers": found}
+    return {"layers": found}
 
 
 def alignment(state: Mapping[str, Any], d_head: int) -> float:

@@ -71,10 +71,10 @@ def text_contents(dataset: Dataset) -> dict[str, int | float]:
     """The size of the training split and the share of the test split's words in it.
 
     Returns:
-        "characters" and "bytes" of the training split; "words_seen", see `words_seen`.
+        "bytes" of the training split; "words_seen", see `words_seen`.
     """
     train, test = (dataset.tokenizer.decode(dataset.splits[part].tokens) for part in ("train", "test"))
-    return {"characters": len(train), "bytes": len(train.encode()), "words_seen": words_seen(train, test)}
+    return {"bytes": len(train.encode()), "words_seen": words_seen(train, test)}
 
 
 def has_common(corpus: Mapping[str, Any]) -> bool:
@@ -94,7 +94,6 @@ SAMPLES = 8
 """Texts written side by side."""
 _CHARACTERS = 8
 """Characters written for each wanted word; words of most languages are shorter, with the space after them."""
-_SHOWN = 400
 
 
 def written_words(model: Transformer, tokenizer: Tokenizer, dataset: Dataset, *, words: int, seed: int) -> dict:
@@ -110,7 +109,7 @@ def written_words(model: Transformer, tokenizer: Tokenizer, dataset: Dataset, *,
     Returns:
         "real", the share of the words that occur in the training split; "distinct", the number of different words over
         the number of words; "words", how many were measured, always as many as asked for; "test_real" and
-        "test_distinct", the same for the first words of the test split; "text", the beginning of the first sample.
+        "test_distinct", the same for the first words of the test split.
 
     Raises:
         UsageError: the samples have fewer words, however long they are.
@@ -121,11 +120,10 @@ def written_words(model: Transformer, tokenizer: Tokenizer, dataset: Dataset, *,
     except UnseenCharacter:  # a text of one line
         begin = dataset.splits["test"].tokens[:1]
     prompts, known = np.repeat(np.asarray(begin, dtype=np.int64)[None, :], SAMPLES, axis=0), _known_words(dataset)
-    texts, found = list[str](), dict[str, Any]()
+    found = dict[str, Any]()
     for longer in (1, 2, 4, 8):  # the same samples, continued
         rows, _nats = sampled(model, tokenizer, prompts, tokens * longer, Sampling(), seed)
-        texts = [tokenizer.decode(row) for row in rows]
-        found = share_of_words(texts, known, words)
+        found = share_of_words([tokenizer.decode(row) for row in rows], known, words)
         if found["words"] == words:
             break
     if found["words"] < words:
@@ -136,7 +134,7 @@ def written_words(model: Transformer, tokenizer: Tokenizer, dataset: Dataset, *,
         )
     test = tokenizer.decode(dataset.splits["test"].tokens[: 4 * _CHARACTERS * words])
     truth = share_of_words([test], known, words)
-    return {**found, "test_real": truth["real"], "test_distinct": truth["distinct"], "text": texts[0][:_SHOWN]}
+    return {**found, "test_real": truth["real"], "test_distinct": truth["distinct"]}
 
 
 def share_of_words(texts: Sequence[str], known: frozenset[str], number: int) -> dict[str, Any]:

@@ -53,8 +53,7 @@ def word_measures(model: Transformer, tokenizer: Tokenizer, splits: Mapping[str,
         most_words: number of words compared as neighbours, at most.
 
     Returns:
-        `language`, its code; `neighbours`, see `neighbours`; `places`, the names of the points in the residual stream;
-        `senses`, see `senses`; `pairs`, see `preferences`.
+        `language`, its code; `neighbours`, see `neighbours`; `senses`, see `senses`; `pairs`, see `preferences`.
 
     Raises:
         UsageError: there are no word lists for the language of the text.
@@ -65,7 +64,6 @@ def word_measures(model: Transformer, tokenizer: Tokenizer, splits: Mapping[str,
     return {
         "language": language,
         "neighbours": neighbours(model, tokenizer, train, most_words=most_words),
-        "places": _places(model),
         "senses": senses(model, tokenizer, splits["test"], lists.senses),
         "pairs": preferences(lists.pairs, partial(log_probability, model, tokenizer)),
     }
@@ -81,7 +79,7 @@ def neighbours(model: Transformer, tokenizer: Tokenizer, part: Split, *, most_wo
         most_words: number of words compared, at most; the most frequent are taken.
 
     Returns:
-        `words`, their number; `correlation`, Spearman's, of the two cosines over all pairs of words; `shuffled`, the
+        `correlation`, Spearman's, of the two cosines over all pairs of words; `shuffled`, the
         same for each of `SHUFFLES` permutations of the words (Mantel 1967). None with fewer than `LEAST_WORDS` words.
     """
     from scipy.stats import spearmanr
@@ -95,7 +93,7 @@ def neighbours(model: Transformer, tokenizer: Tokenizer, part: Split, *, most_wo
     pairs, orders = np.triu_indices(len(words), 1), with_shuffles(len(words))
     found: list[Any] = [spearmanr(similar[np.ix_(one, one)][pairs], similar_counted[pairs]) for one in orders]
     correlation, *shuffled = (float(each.statistic) for each in found)
-    return {"words": len(words), "correlation": correlation, "shuffled": shuffled}
+    return {"correlation": correlation, "shuffled": shuffled}
 
 
 def cosines(one: Float[Tensor, "rows width"], other: Float[Tensor, "columns width"]) -> Float[Tensor, "rows columns"]:
@@ -203,8 +201,8 @@ def senses(model: Transformer, tokenizer: Tokenizer, part: Split, words: Sequenc
         words: words with their sentences.
 
     Returns:
-        For each word that fits the tokenizer and the model: `word`, `first`, `second` (the senses), and `within` and
-        `across`, the mean cosine in the embedding and after every block, within a sense and across senses.
+        For each word that fits the tokenizer and the model `within` and `across`, the mean cosine in the embedding and
+        after every block, within a sense and across senses.
     """
     before = passage(tokenizer, part, model.config.context_length // 2)
     found = []
@@ -217,8 +215,7 @@ def senses(model: Transformer, tokenizer: Tokenizer, part: Split, words: Sequenc
         if (len(first), len(second)) != tuple(map(len, groups)):
             continue
         within = [pair for group in (first, second) for pair in combinations(group, 2)]
-        cosines_of = {"within": _mean_cosines(within), "across": _mean_cosines(list(product(first, second)))}
-        found.append({"word": one.word, "first": one.first, "second": one.second, **cosines_of})
+        found.append({"within": _mean_cosines(within), "across": _mean_cosines(list(product(first, second)))})
     return found
 
 
@@ -309,7 +306,7 @@ def similar_word_scores(
         most_words: number of words, at most; the most frequent are taken.
 
     Returns:
-        `words` and `pairs`, their numbers; `heads`: for each block and head its `correlation` and `shuffled`, that of
+        `heads`: for each block and head its `correlation` and `shuffled`, that of
         each of `SHUFFLES` permutations, the same ones for all heads. None without attention, or with fewer than
         `LEAST_WORDS` words.
     """
@@ -336,7 +333,7 @@ def similar_word_scores(
     for block in _scores(model, inputs, places):
         correlations = [(similarities @ _unit(_without_means(head, means))).tolist() for head in block]
         found.append([{"correlation": own, "shuffled": shuffled} for own, *shuffled in correlations])
-    return {"words": len(words), "pairs": len(places), "heads": found}
+    return {"heads": found}
 
 
 def _scores(model: Transformer, inputs: Tensor, places: np.ndarray) -> list[Float[np.ndarray, "heads pairs"]]:

@@ -6,11 +6,10 @@ from vitral.core.lazy import lazily
 
 if TYPE_CHECKING:
     from vitral.interop.exporting import Export, export_run
+    from vitral.interop.forms import all_forms
     from vitral.interop.graph_reader import Graph, read_graph
     from vitral.interop.importing import import_model
-    from vitral.interop.proof import Proof
-    from vitral.interop.registry import all_forms
 
-__all__ = ["Export", "Graph", "Proof", "all_forms", "export_run", "import_model", "read_graph"]
+__all__ = ["Export", "Graph", "all_forms", "export_run", "import_model", "read_graph"]
 
 __getattr__ = lazily(__name__)

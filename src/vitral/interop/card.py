@@ -1,6 +1,7 @@
 """The model card of an export: the text, the losses beside the baselines, how to use the model and make it again."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -131,10 +132,11 @@ def known_licence(record: Mapping[str, Any]) -> dict[str, str] | None:
     if path is None:
         return {"sentence": LICENCES[name]} if name in LICENCES else None
     source, file = SOURCES.get(name), Path(str(path))
-    if source is None or source.gutenberg is None:
+    number = re.search(r"gutenberg\.org/cache/epub/(\d+)/", source.url) if source else None
+    if source is None or number is None:
         return None
     is_theirs = file.name in source.files or file.parent == downloads()
-    return {"sentence": GUTENBERG, "number": str(source.gutenberg)} if is_theirs else None
+    return {"sentence": GUTENBERG, "number": number[1]} if is_theirs else None
 
 
 def _losses(run: LoadedRun) -> str:

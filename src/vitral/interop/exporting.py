@@ -15,10 +15,10 @@ from vitral.core.files import as_json, insist, remove_folder, storage, sweep, sy
 from vitral.core.graphs import Plain
 from vitral.interop.card import card
 from vitral.interop.foreign import WEIGHTS
+from vitral.interop.forms import ANY, all_forms
 from vitral.interop.graph_reader import GRAPH, read_graph
 from vitral.interop.model_graphs import NAME, graph_of_model
 from vitral.interop.proof import Draft, Opened, Proof, prove
-from vitral.interop.registry import ANY, all_forms
 from vitral.interop.targets import gguf, onnx, torch_nn, transformers
 from vitral.interop.tokenizer_json import DOCUMENT
 from vitral.runs import LoadedRun

@@ -12,12 +12,11 @@ from vitral.core.errors import UsageError
 from vitral.core.files import sha256
 from vitral.core.process import using_threads
 from vitral.data import CorpusConfig
-from vitral.interop.foreign import CONFIG, MOST_CONFIG, read_file, read_json, tensors_in
+from vitral.interop.foreign import CONFIG, MOST_CONFIG, fetched, is_hub, read_file, read_json, tensors_in
 from vitral.interop.foreign_settings import Settings
-from vitral.interop.hub import fetched, is_hub
+from vitral.interop.forms import form_of_type
 from vitral.interop.name_map import read_named
 from vitral.interop.nanogpt import CHECKPOINT, read_nanogpt
-from vitral.interop.registry import form_of_type
 from vitral.interop.rules import imported
 from vitral.interop.token_files import Imported, whole
 from vitral.runs import RunConfig, RunFolder, TrainingConfig, refuse_existing
@@ -25,6 +24,7 @@ from vitral.runs.checkpoint import FORMAT, Checkpoint
 from vitral.runs.environment import describe_environment
 from vitral.runs.folder import IMPORTED, is_run
 from vitral.runs.identity import SPECIAL_IDS, document_hash, new_identity
+from vitral.runs.zoo import located
 
 
 def import_model(
@@ -45,7 +45,7 @@ def import_model(
         StorageError: the run cannot be written.
     """
     refuse_existing(out)
-    if is_run(source):
+    if is_run(located(source)):
         raise UsageError("{source}: is a run already; use it as it is", source=source)
     return write_run(read_model(source, tokenizer=tokenizer, names=names), out)
 

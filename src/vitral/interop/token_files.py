@@ -16,8 +16,7 @@ from vitral.core.errors import UsageError
 from vitral.core.files import as_json, sha256
 from vitral.data.engines import byte_letters, character_engine
 from vitral.data.tokenizers import MOST_TOKENS, Tokenizer, char_tokenizer, file_tokenizer
-from vitral.interop.foreign import read_file, require_fit
-from vitral.interop.hub import TOKENIZER_FILES, fetched, is_hub
+from vitral.interop.foreign import TOKENIZER_FILES, fetched, is_hub, read_file, require_fit
 from vitral.interop.tokenizer_json import decoded, foreign_tokenizer, read_tokenizer
 from vitral.model import ModelConfig
 

@@ -89,7 +89,7 @@ def page_of(
     corpora: Sequence[str] = (),
     *,
     ablated: bool | None = None,
-    with_passages: bool = True,
+    with_passages: bool = False,
 ) -> PageContent:
     """The content of a page of one run, or of two that read one sentence.
 
@@ -145,7 +145,7 @@ def page_content(
     *,
     ablated: bool | None = None,
     beside: LoadedRun | None = None,
-    with_passages: bool = True,
+    with_passages: bool = False,
 ) -> PageContent:
     """The content of a run's page.
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from vitral.page.content import PageContent
     from vitral.page.tour import Stops
 
-ASSETS = "assets"
 SCRIPT = "page.js"
 BESIDE = "-2"
 """Ends the names of the parts of the model beside."""
@@ -120,8 +119,7 @@ def own_stops() -> list[dict[str, Any]]:
 
 def asset(name: str) -> str:
     """A built file of the front-end, without what would end its element."""
-    file = resources.files("vitral.page") / ASSETS / name
-    return file.read_text(encoding="utf-8")
+    return resources.files("vitral.page").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def policy(script: str, style: str, connect: str = NOWHERE) -> str:
@@ -162,8 +160,7 @@ def sentences() -> tuple[str, ...]:
     `make web` collects them from web/src/page and from Vitral's own tour into a file with one sentence a line; the
     script has their places in it.
     """
-    file = resources.files("vitral.page") / "assets" / "sentences.txt"
-    return tuple(file.read_text(encoding="utf-8").splitlines())
+    return tuple(asset("sentences.txt").splitlines())
 
 
 def words(*codes: str) -> dict[str, list[str]]:

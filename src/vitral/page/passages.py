@@ -11,7 +11,6 @@ before it. The page opens on the passage whose head is most telling. Everything 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 import torch
@@ -208,9 +207,10 @@ def _telling(model: Transformer, tokenizer: Tokenizer, ids: tuple[int, ...]) -> 
 
 
 def writable(model: Transformer, tokenizer: Tokenizer) -> tuple[int, ...]:
-    """A neutral sentence, else a token that can be typed."""
-    tokens = (tokenizer.decode([token]) for token in range(tokenizer.vocab_size))
-    for sentence in chain(NEUTRAL, sorted(tokens, key=lambda token: not token.strip())):
+    """A neutral sentence, else a few letters, else a token that can be typed."""
+    tokens = [tokenizer.decode([token]) for token in range(tokenizer.vocab_size)]
+    letters = "".join(filter(str.isalpha, tokens))[:HANDFUL]
+    for sentence in (*NEUTRAL, letters, *sorted(tokens, key=lambda token: not token.strip())):
         try:
             ids = tuple(tokenizer.encode(sentence)[: model.config.context_length].tolist())
         except VitralError:

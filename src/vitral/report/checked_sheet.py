@@ -10,7 +10,6 @@ from vitral.explanation.grading.grading import GradingRule, SheetGrade
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.sheet import Index
 from vitral.report.html import page
-from vitral.report.notebook import page_of
 from vitral.report.sections import Callout, Heading, Listing, Paragraph, Preformatted, Section, Table
 from vitral.report.walkthrough import to_sections
 
@@ -48,8 +47,8 @@ def check_sections(report: CheckReport, say: Phrases) -> list[Section]:
     return sections
 
 
-@page_of.register
-def _check_page(report: CheckReport) -> str:
+def page_of(report: CheckReport) -> str:
+    """The verdict, what is not right, and the computation."""
     say, example = phrases(language()), report.example.told()
     sections = [*check_sections(report, say), *to_sections(walk_example(example, language=language()))]
     return page(example.title, sections, lead=example.note)

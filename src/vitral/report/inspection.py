@@ -7,7 +7,7 @@ from markupsafe import Markup, escape
 
 from vitral.core.language import N_, _, ngettext, number
 from vitral.core.text import NONE, capital, visible
-from vitral.inspection import KINDS, NAMED_FROM
+from vitral.inspection.attention import KINDS, NAMED_FROM
 from vitral.report.folder import ReportFolder
 from vitral.report.html import page
 from vitral.report.sections import CellTable, Details, Formula, Heading, Listing, Paragraph, Section

@@ -129,8 +129,8 @@ def _exercise(example: Example, blanks: frozenset[str], digits: int, say: Phrase
     sections += [LiveTables(data, say("practice.title"), say("practice.clear"), saved)]
     steps = walk_example(example, None, say.language).steps
     open_steps = [step for step in steps if step.name == "given" or step.name in order]
-    for number, step in enumerate(open_steps, start=1):
-        sections += [Heading(f"{number}. {step.title}", 2), *_blank_step(step, order, digits, say)]
+    for step in open_steps:
+        sections += [Heading(step.title, 2), *_blank_step(step, order, digits, say)]
     words = {"lead": say("practice.intro"), "footer": say("page.footer"), "contents": say("page.contents")}
     return page(example.title, sections, language=say.language, **words)
 

@@ -5,17 +5,15 @@ from typing import Any
 
 from vitral.core.language import N_, _, number
 from vitral.core.shown import Shown, Tabular
-from vitral.forecast import Forecast, Range
 from vitral.model import Cost, ModelConfig, ParameterRow, cost, parameter_table
 from vitral.model.counts import BYTES_FLOAT32
 from vitral.report.html import page
 from vitral.report.markdown import plain_text
-from vitral.report.notebook import page_of, text_of
 from vitral.report.sections import Listing, Section
 from vitral.report.tables import Column, Table, whole
 from vitral.runs import RunConfig
 from vitral.runs.optimizers import OPTIMIZERS, OwnOptimizer
-from vitral.training.costs import optimizer_flops
+from vitral.training.forecast import Forecast, Range
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,8 +48,9 @@ class ModelCount(Shown, Tabular):
         model, training = config.model, config.training
         rows, costs = parameter_table(model, vocab_size), cost(model, vocab_size, training.batch_size)
         costs = replace(costs, optimizer_bytes=BYTES_FLOAT32 * training.optimizer.kept_numbers(rows))
-        optimizer, flops = training.optimizer.name, optimizer_flops(config, vocab_size)
-        return ModelCount(name, vocab_size, model, training.batch_size, rows, costs, optimizer, advice, flops)
+        optimizer = training.optimizer
+        flops = optimizer.flops(rows, model, in_bfloat16=training.dtype == "bfloat16")
+        return ModelCount(name, vocab_size, model, training.batch_size, rows, costs, optimizer.name, advice, flops)
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain data."""
@@ -165,7 +164,7 @@ FORECAST = (
 )
 
 
-def forecast_table(forecast: Forecast) -> Table:
+def table_of(forecast: Forecast) -> Table:
     """The quantities, in a form to be written."""
     places = {**vars(forecast), "accelerator": forecast.accelerator.name}
     title = _("Forecast for {name}: {parameters:,} parameters on {ranks} × {accelerator}", **places)
@@ -184,18 +183,18 @@ def forecast_sections(forecast: Forecast) -> list[Section]:
         (_("hours"), _range(forecast.hours, ".3g"), _("for {tokens:,} tokens", tokens=forecast.tokens)),
     )
     columns = ("", "", _("how counted"))
-    return [Table(forecast_table(forecast).caption, columns, rows, prose=(1, 2)), Listing(forecast.notes)]
+    return [Table(table_of(forecast).caption, columns, rows, prose=(1, 2)), Listing(forecast.notes)]
 
 
 def _range(found: Range | None, spec: str) -> str:
     return "?" if found is None else _("{low} to {high}", low=number(found[0], spec), high=number(found[1], spec))
 
 
-@text_of.register
-def _forecast_text(forecast: Forecast) -> str:
+def text_of(forecast: Forecast) -> str:
+    """The quantities in aligned lines, and the notes."""
     return plain_text("", forecast_sections(forecast)).lstrip()
 
 
-@page_of.register
-def _forecast_page(forecast: Forecast) -> str:
+def page_of(forecast: Forecast) -> str:
+    """The same as an HTML document."""
     return page(_("Forecast"), forecast_sections(forecast))

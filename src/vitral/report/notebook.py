@@ -5,12 +5,12 @@ reaches the page. It is sandboxed: a script runs only on a page that has the one
 own, under the page's content security policy, so nothing is loaded and nothing outside the frame can be read.
 """
 
-import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
@@ -37,30 +37,29 @@ VIEWS = {
     "TextMeasures": "survey",
     "Walkthrough": "walkthrough",
 }
-"""Results of lower rooms: the module here that registers their page, and their text if they have none of their own."""
+"""Results of lower rooms, and the module here that writes them: its functions are `page_of`, `text_of` and so on."""
 
 
-@singledispatch
+def form(result: object, name: str) -> Callable[..., Any] | None:
+    """What makes a form of a result, such as "page" or "table".
+
+    That is a method of the result, or the function `NAME_of` of its module in `VIEWS`; None where there is neither.
+    """
+    own, view = getattr(result, name, None), VIEWS.get(type(result).__name__)
+    if own is not None or view is None:
+        return own
+    made = getattr(import_module(f"vitral.report.{view}"), f"{name}_of", None)
+    return made and partial(made, result)
+
+
 def page_of(result: object) -> str:
-    """The page of a result, a whole HTML document; a class of results has a method `page`, or registers its own."""
-    own = getattr(result, "page", None)
-    if callable(own):
-        return str(own())
-    return page_of(result) if _is_registered_now(result) else _text_page(result)
+    """The page of a result, a whole HTML document."""
+    return (form(result, "page") or partial(_text_page, result))()
 
 
-@singledispatch
 def text_of(result: object) -> str:
-    """The text of a result that has none of its own; its class registers it."""
-    return text_of(result) if _is_registered_now(result) else object.__repr__(result)
-
-
-def _is_registered_now(result: object) -> bool:
-    """Whether the module of a lower room's result was not yet imported, and now is."""
-    module = f"vitral.report.{VIEWS.get(type(result).__name__, 'notebook')}"
-    is_new = module not in sys.modules
-    import_module(module)
-    return is_new
+    """The text of a result that has none of its own."""
+    return (form(result, "text") or partial(object.__repr__, result))()
 
 
 def written_page(file: Path, result: object) -> str:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from vitral.core.files import check_report
 from vitral.core.language import N_, _
 from vitral.core.process import program
 from vitral.doctor.sample import WhySample
@@ -62,18 +61,6 @@ def run_page(run: SealedRun, report: ReportFolder) -> str:
     return page(_("Run {name}", name=run.path.name), sections, footer=_("Made by Vitral."))
 
 
-def require_run_report(path: Path) -> None:
-    """Write the page of a run again unless it is there as it was written.
-
-    Raises:
-        UsageError: not a run, or a link or a device stands in the way.
-        StorageError: writing to disk failed.
-    """
-    folder = path / "report"
-    if not (folder / PAGE).is_file() or check_report(folder):
-        write_run_report(path)
-
-
 def sample_sections(run: SealedRun) -> list[Section]:
     """The texts that a run wrote while it was trained: of the best checkpoint, the last, and the others in a fold."""
     samples = {event["step"]: event for event in run.metrics("sample")}
@@ -119,7 +106,10 @@ def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: Repo
     unit = loss_unit(run.config.training.objective)
     events = {kind: run.metrics(kind) for kind in ("step", "evaluation", "early")}
     evaluations = events["evaluation"]
-    drawn = loss_curve(events, baselines if is_causal_lm else None, unit)
+    corpus = run.document("corpus")
+    problems = corpus.get("problems", ())
+    beside = baselines if is_causal_lm and not problems else None
+    drawn = loss_curve(events, beside, unit)
     if not evaluations or baselines is None:
         told, origin = _("There is no evaluation yet."), run.imported
         if origin is not None:
@@ -129,16 +119,14 @@ def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: Repo
         figure = [report.figure(drawn, "losses", caption, _("The training loss."))] if drawn is not None else []
         return [Paragraph(told), *figure]
     last, best = evaluations[-1], _best(evaluations)
-    rank = rank_among_baselines(best["test_loss"], baselines.orders) if is_causal_lm else ""
+    rank = rank_among_baselines(best["test_loss"], baselines.orders, problems) if is_causal_lm else ""
     sentence = N_("After {steps:,} steps the test loss is {loss:.3f} {unit}.")
-    if rank:
-        sentence = N_("After {steps:,} steps the test loss is {loss:.3f} {unit}, {rank}.")
-    found = _(sentence, steps=best["step"], loss=best["test_loss"], unit=unit, rank=rank)
+    found = _(sentence, steps=best["step"], loss=best["test_loss"], unit=f"{unit}, {rank}" if rank else unit)
     if best["step"] != last["step"]:
         later = N_("This is the best checkpoint; after all {steps:,} steps the test loss is {loss:.3f} {unit}.")
         found += " " + _(later, steps=last["step"], loss=last["test_loss"], unit=unit)
     notes = [SINGLE_STEPS if events["step"] else MEAN_OF_BATCHES]
-    notes += [HOLLOW] * bool(events["early"]) + [GRAY] * is_causal_lm
+    notes += [HOLLOW] * bool(events["early"]) + [GRAY] * (beside is not None)
     figure = [] if drawn is None else [report.figure(drawn, "losses", " ".join(map(_, notes)), found)]
     columns = (
         Column("step", N_("step"), whole),
@@ -153,8 +141,7 @@ def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: Repo
         logged = [one["loss"] for one in events["step"] if one["step"] <= event["step"]]
         rows.append({**event, "train_loss": (logged or [event["train_loss"]])[-1]})
     table = Table(_("Losses in {unit}", unit=unit), columns, rows)
-    corpus = run.document("corpus")
-    about_text = on_reading(corpus.get("notes", ())) + [Paragraph(_(one)) for one in corpus.get("problems", ())]
+    about_text = on_reading(corpus.get("notes", ())) + [Paragraph(_(one)) for one in problems]
     return [Callout(found), *about_text, *figure, table]
 
 

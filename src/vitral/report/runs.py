@@ -28,14 +28,10 @@ STATES = {
     "stopped": N_("stopped"),
     "damaged": N_("damaged"),
 }
-RECENT = 300 * 86400.0
-"""Seconds for which a time is shown with its hour and without its year."""
 
 
 def _when(value: float | None) -> str:
-    if value is None:
-        return NONE
-    return time.strftime("%m-%d %H:%M" if 0 <= time.time() - value < RECENT else "%Y-%m-%d", time.localtime(value))
+    return NONE if value is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(value))
 
 
 COLUMNS = {

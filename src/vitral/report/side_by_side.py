@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from vitral.compare import BITS, NATS, ComparedRun, Relation, RunComparison
+from vitral.compare.side_by_side import TEMPERATURE
 from vitral.core.language import N_, _, number
 from vitral.core.text import signed
 from vitral.report.folder import ReportFolder
 from vitral.report.html import page
 from vitral.report.markdown import markdown, plain_text
-from vitral.report.notebook import page_of, text_of
 from vitral.report.runs import curves, run_row, runs_table
 from vitral.report.sections import Callout, Columns, Heading, Listing, Paragraph, Preformatted, Section
 from vitral.report.tables import Column, Table, as_text, data_table
@@ -24,6 +24,8 @@ SHOWN = (
     *("tokens_per_second", "minutes", "standing"),
 )
 """Columns of the table for people."""
+LESS = 0.95
+"""Share of the tokens of another run below which one was trained less."""
 LOSSES = {"test_loss": "loss", "bits_per_character": "bits_per_character"}
 KEPT = {"name", "size", "test_loss", "bits_per_character"}
 """Columns that are there although all runs are the same in them."""
@@ -41,7 +43,7 @@ OVER_THE_TEXT = N_(
 )
 
 
-def comparison_table(found: RunComparison) -> Table:
+def table_of(found: RunComparison) -> Table:
     """The runs: size, speed, losses."""
     rows = [
         {
@@ -54,7 +56,7 @@ def comparison_table(found: RunComparison) -> Table:
     return runs_table(_("Runs"), SHOWN, rows)
 
 
-def comparison_data(found: RunComparison) -> Table:
+def data_of(found: RunComparison) -> Table:
     """The runs as data, with every number in full precision."""
     beside = {"curve", "sample", "missing", "missing_sample"}
     return data_table("", [{key: row[key] for key in row if key not in beside} for row in found.records()])
@@ -62,7 +64,7 @@ def comparison_data(found: RunComparison) -> Table:
 
 def varied_table(found: RunComparison) -> Table:
     """The same without the columns in which all runs are the same; the caption says these."""
-    return comparison_table(found).varied(KEPT)
+    return table_of(found).varied(KEPT)
 
 
 def relation_data(found: RunComparison) -> Table:
@@ -88,17 +90,17 @@ def configuration_table(found: RunComparison) -> Table:
         {"configuration key": key, **dict(zip(names, values, strict=True))} for key, values in found.changed.items()
     ]
     caption = _("Keys of the configuration that differ")
-    return Table(caption, [Column("configuration key", N_("key")), *columns], rows, is_sortable=True)
+    return Table(caption, [Column("configuration key", N_("setting")), *columns], rows, is_sortable=True)
 
 
 def comparison_sections(found: RunComparison, report: ReportFolder) -> list[Section]:
     """The page; figures are added to `report`."""
     told: list[Section] = [Callout(finding(found)), varied_table(found)]
-    told += [Heading(_("What may be compared")), Listing(tuple(map(relation_text, found.relations)))]
+    told += [Heading(_("What may be compared")), Listing(tuple(map(relation_text, found.relations))), *_less(found)]
     if any(one.difference for one in found.relations):
         told += [Paragraph(_(OVER_THE_TEXT)), *_difference_figures(found, report)]
     told += [Heading(_("Curves")), *_curve_figures(found, report), Heading(_("Configuration"))]
-    told += [configuration_table(found) if found.changed else Paragraph(_("No key differs."))]
+    told += [configuration_table(found)]
     told += _samples(found)
     told += [Listing(tuple(map(_, found.notes)))] if found.notes else []
     return told
@@ -111,9 +113,7 @@ def comparison_page(found: RunComparison, sections: Sequence[Section]) -> str:
 
 def _title(found: RunComparison) -> str:
     """Of the page."""
-    if len(found.runs) == 2:
-        return _("{run} and {other} side by side", run=found.runs[0].name, other=found.runs[1].name)
-    return _("{count:,} runs side by side", count=len(found.runs))
+    return _("{runs} side by side", runs=", ".join(run.name for run in found.runs))
 
 
 def finding(found: RunComparison) -> str:
@@ -124,7 +124,7 @@ def finding(found: RunComparison) -> str:
     return " ".join(_best(runs) for runs in groups if runs) or _("No loss was measured.")
 
 
-def write_comparison(found: RunComparison, out: Path) -> Path:
+def write_of(found: RunComparison, out: Path) -> Path:
     """Write page, tables and figures (SVG, PNG, PDF) into the folder `out`; return the page's path.
 
     Raises:
@@ -135,25 +135,32 @@ def write_comparison(found: RunComparison, out: Path) -> Path:
     report.add(PAGE, comparison_page(found, sections))
     report.add("comparison.md", markdown(_title(found), sections, footer=_(FOOTER)))
     report.add_json("comparison.json", found.plain())
-    report.add_table("runs", comparison_table(found), comparison_data(found))
+    report.add_table("runs", table_of(found), data_of(found))
     report.add_table("relations", relation_data(found))
     report.add_table("configuration", configuration_table(found))
     report.write(listed=False)  # the folder is the user's own
     return out / PAGE
 
 
-@text_of.register
-def _comparison_text(found: RunComparison) -> str:
+def text_of(found: RunComparison) -> str:
     """The tables in aligned lines, and the sentences."""
-    told: list[Section] = [varied_table(found), Listing(tuple(relation_text(one) for one in found.relations))]
-    told += [Paragraph(_(OVER_THE_TEXT))] if any(one.difference for one in found.relations) else []
+    told: list[Section] = [varied_table(found), Listing(tuple(map(relation_text, found.relations))), *_less(found)]
     told += [configuration_table(found)] if found.changed else []
+    told += [Paragraph(_(OVER_THE_TEXT))] if any(one.difference for one in found.relations) else []
     return plain_text(_title(found), [*told, *_samples(found), Listing(tuple(map(_, found.notes)))])
 
 
-@page_of.register
-def _comparison_page(found: RunComparison) -> str:
+def page_of(found: RunComparison) -> str:
+    """The page, with its figures in it."""
     return comparison_page(found, comparison_sections(found, ReportFolder()))
+
+
+def _less(found: RunComparison) -> list[Section]:
+    """Which run was trained least, where that is less than another."""
+    trained = [(run.checkpoint * run.tokens_per_step, run.name) for run in found.runs]
+    (least, run), (most, other) = min(trained), max(trained)
+    told = N_("{run} was trained less: on {least:,} tokens, {other} on {most:,}. A difference may be one of training.")
+    return [Paragraph(_(told, run=run, other=other, least=least, most=most))] * (least < LESS * most)
 
 
 def _samples(found: RunComparison) -> list[Section]:
@@ -166,7 +173,7 @@ def _samples(found: RunComparison) -> list[Section]:
         "Each run continues the same prompt with the same seed ({seed}), at temperature {temperature}: the first "
         "sample, not the best of several.",
         seed=found.seed,
-        temperature=0.8,
+        temperature=TEMPERATURE,
     )
     of_records = _("A run of records answers the first questions of its test split, at temperature 0.")
     how = " ".join([of_texts] * (False in answering) + [of_records] * (True in answering))
@@ -223,9 +230,7 @@ def _curve_figures(found: RunComparison, report: ReportFolder) -> list[Section]:
         for axis, label in axes.items():
             name = f"curves-by-{axis}" + (f"-{place}" if len(groups) > 1 else "")
             told.append(_curves(drawn, name, axis, label, report, same_tokens=same_tokens))
-    if told or not any(run.summary.curve for run in found.runs):
-        return told or [Paragraph(_("No evaluation was recorded."))]
-    return [Paragraph(_("No curves: the tokens differ, and without the losses bits per character are not known."))]
+    return told or [Paragraph(_("No curves: there is no evaluation, or the tokens differ and no loss was measured."))]
 
 
 def _curves(
@@ -325,12 +330,8 @@ def _difference_text(relation: Relation) -> str:
             "No difference is shown: {size} {unit} (interval over {blocks} blocks {interval}).", **places, size=size
         )
     told = N_(
-        "{run} predicts this text worse than {against}, by {size} {unit} (interval of the difference over {blocks} "
+        "{run} predicts this text {verdict} than {against}, by {size} {unit} (interval of the difference over {blocks} "
         "blocks {interval})."
     )
-    if found.difference < 0:
-        told = N_(
-            "{run} predicts this text better than {against}, by {size} {unit} (interval of the difference over "
-            "{blocks} blocks {interval})."
-        )
-    return _(told, **places, size=number(abs(found.difference), ".4f"))
+    verdict = _(N_("worse") if found.difference > 0 else N_("better"))
+    return _(told, **places, size=number(abs(found.difference), ".4f"), verdict=verdict)

@@ -8,10 +8,10 @@ from typing import Any
 
 import tomli_w
 
+from vitral.compare.side_by_side import TEMPERATURE, continued
 from vitral.core.language import N_, _, in_language, number
 from vitral.core.shown import Shown, Tabular
 from vitral.core.text import NONE
-from vitral.decoding import Sampling, generate
 from vitral.report.folder import ReportFolder
 from vitral.report.html import page
 from vitral.report.markdown import markdown
@@ -78,11 +78,8 @@ TUNED = N_(
     "base's is taken. Where two arms run with different values, their interval contains the uncertainty of that "
     "choice. Everything else is as in the base, unless an arm says so."
 )
-UNTUNED = N_(
-    "No arm was tuned here, whatever the design says of tuning: all arms use the hyperparameters of the base; an arm "
-    "that changes one says so."
-)
-CHARACTERS, TEMPERATURE, SAMPLE_SEED = 300, 0.8, 1
+UNTUNED = N_("No arm was tuned here: all arms use the hyperparameters of the base; an arm that changes one says so.")
+CHARACTERS, SAMPLE_SEED = 300, 1
 """Of the samples."""
 
 
@@ -94,10 +91,8 @@ def _sample(arm: ArmResult) -> str | None:
     finished = [run for run in arm.runs if run.seed in arm.losses]
     if not finished or not is_causal_lm(arm.config) or arm.config["corpus"].get("records"):
         return None
-    run, sampling = load_last(finished[0], arm), Sampling(temperature=TEMPERATURE)
     # Every non-empty token decodes to at least one character, so CHARACTERS tokens suffice.
-    sample = generate(run.model, run.tokenizer, [""], max_tokens=CHARACTERS, sampling=sampling, seed=SAMPLE_SEED)[0]
-    return sample.text[:CHARACTERS]
+    return continued(load_last(finished[0], arm), "", CHARACTERS, SAMPLE_SEED)[:CHARACTERS]
 
 
 def samples_section(result: StudyResult) -> list[Section]:

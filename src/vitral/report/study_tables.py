@@ -10,10 +10,10 @@ from vitral.core.language import N_, _, ngettext, number
 from vitral.core.text import NONE, big, nats, p_text, unbroken
 from vitral.data import without_folders
 from vitral.evaluation import NgramBaselines, baseline_name
+from vitral.evaluation.intervals import Interval, mean_interval
 from vitral.report.sections import Heading, Paragraph, Section
 from vitral.report.tables import Column, Table, as_text, data_table, decimals, whole
 from vitral.studies.claims import Check, Claim, Judged, Quantity
-from vitral.studies.estimator import Interval, mean_interval
 from vitral.studies.losses import LossClaims, baseline_arm, difference_text, mean_loss, told_title
 from vitral.studies.probe import ArmMeasures, Arms, Means, View
 from vitral.studies.results import ArmResult, RunResult, StudyResult

@@ -16,7 +16,6 @@ from vitral.evaluation.measures import NOVEL_LENGTH, Measures, TextMeasures
 from vitral.report.folder import ReportFolder
 from vitral.report.html import page
 from vitral.report.markdown import plain_text
-from vitral.report.notebook import page_of, text_of
 from vitral.report.sections import Details, Heading, Listing, Paragraph, Section
 from vitral.report.tables import Column, Table, decimals, whole
 
@@ -269,11 +268,16 @@ def measures_sections(measures: Measures | TextMeasures) -> list[Section]:
     return sections
 
 
-@text_of.register
-def _measures_text(measures: Measures | TextMeasures) -> str:
+def table_of(measures: Measures | TextMeasures) -> Table:
+    """The losses of all splits and of the n-gram baselines."""
+    return losses_table(measures, baselines=True)
+
+
+def text_of(measures: Measures | TextMeasures) -> str:
+    """The tables in aligned lines, and the sentences."""
     return plain_text("", measures_sections(measures)).lstrip()
 
 
-@page_of.register
-def _measures_page(measures: Measures | TextMeasures) -> str:
+def page_of(measures: Measures | TextMeasures) -> str:
+    """The same as an HTML document."""
     return page(_("Measurements"), measures_sections(measures))

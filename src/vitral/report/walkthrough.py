@@ -26,7 +26,6 @@ from vitral.explanation.walkthrough import (
 )
 from vitral.report.html import page
 from vitral.report.markdown import markdown
-from vitral.report.notebook import page_of
 from vitral.report.sections import (
     CELL_WORDS,
     CellTable,
@@ -60,9 +59,8 @@ def to_page(walkthrough: Walkthrough, *, digits: int = 3, whole: bool = False, b
     return page(walkthrough.title, sections, language=walkthrough.language, **words)
 
 
-@page_of.register
-def _walkthrough_page(walkthrough: Walkthrough) -> str:
-    return to_page(walkthrough)
+page_of = to_page
+"""Of a walkthrough in a notebook."""
 
 
 def to_sections(walkthrough: Walkthrough) -> list[Section]:

@@ -8,16 +8,13 @@ if TYPE_CHECKING:
     from vitral.runs.checkpoint import Checkpoint
     from vitral.runs.config import RunConfig, TrainingConfig
     from vitral.runs.folder import RunFolder, is_run, refuse_existing
-    from vitral.runs.identity import Decision, Identity, Parent
+    from vitral.runs.identity import Identity, Parent
     from vitral.runs.loading import LoadedRun, load_run, trajectory
-    from vitral.runs.sealed import Finding, SealedRun, enter, verify
-    from vitral.runs.summary import FoundRuns, RunSummary, runs_below, summarize_run
+    from vitral.runs.sealed import SealedRun, enter, verify
+    from vitral.runs.summary import RunSummary, runs_below, summarize_run
 
 __all__ = [
     "Checkpoint",
-    "Decision",
-    "Finding",
-    "FoundRuns",
     "Identity",
     "LoadedRun",
     "Parent",

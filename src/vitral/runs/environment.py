@@ -81,13 +81,7 @@ def environment_differences(recorded: Mapping[str, Any], here: Mapping[str, Any]
     compared = COMPARED | (ON_CUDA if device == "cuda" else {})
     before, now = ({**one, **one.get("packages", {})} for one in (recorded, here))
     return [
-        f"{_(name)} {_shown(before[key])} → {_shown(now[key])}"
+        f"{_(name)} {str(before[key])[:LONGEST]} → {str(now[key])[:LONGEST]}"
         for key, name in compared.items()
         if None not in (before.get(key), now.get(key)) and before[key] != now[key]
     ]
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, Mapping):
-        value = " ".join(f"{name}={one}" for name, one in sorted(value.items(), key=str)) or _("none")
-    return str(value)[:LONGEST]

@@ -28,6 +28,7 @@ from vitral.core import files
 from vitral.core.config import parse_toml
 from vitral.core.errors import StorageError, UsageError, reason
 from vitral.core.files import (
+    are_of_a_run,
     as_json,
     insist,
     json_object,
@@ -64,8 +65,7 @@ INSIDE = ("steps", "samples", "report", "film")
 
 def is_run(path: str | Path) -> bool:
     """Whether a folder has the files of a run, whole or damaged."""
-    there = [os.path.lexists(os.path.join(path, name)) for name in ("steps", CONFIG, RUN)]
-    return os.path.isdir(path) and there[0] and any(there[1:])
+    return os.path.lexists(os.path.join(path, "steps")) and are_of_a_run(os.listdir(path))
 
 
 def _instead(path: Path) -> str:
@@ -76,7 +76,7 @@ def _instead(path: Path) -> str:
         return _("there are runs in it: {runs}", runs=", ".join(inside[:3]))
     if os.path.isfile(path) or str(path) in corpus_names():
         return _("to train on this text: vitral train {path}", path=path)
-    return _("made by vitral train")
+    return _("vitral list runs shows yours, vitral list zoo those that come with Vitral")
 
 
 class RunFolder:
@@ -213,6 +213,10 @@ class RunFolder:
             UsageError: the file is damaged.
         """
         return self.document("ngrams") if "ngrams.json" in self.sealed()["documents"] else None
+
+    def comparable_ngrams(self) -> dict[str, Any] | None:
+        """The same, but None where a problem of the text makes a comparison with them void."""
+        return None if self.document("corpus").get("problems") else self.ngrams()
 
     def write_document(self, name: str, document: Mapping[str, Any]) -> None:
         """Write a JSON file of the run atomically; run.json contains its own hash."""
@@ -407,7 +411,7 @@ def run_folders(top: Path, notes: list[str], most: int = MOST_FOLDERS) -> Iterat
         notes.append(N_("{folder}: cannot be read ({error})").format(**told))
 
     for number, (folder, inside, there) in enumerate(os.walk(top, onerror=unreadable)):
-        if _was_a_run({*inside, *there}):
+        if are_of_a_run({*inside, *there}):
             yield Path(folder)
             inside.clear()
         inside[:] = sorted(name for name in inside if not name.startswith("."))
@@ -417,10 +421,3 @@ def run_folders(top: Path, notes: list[str], most: int = MOST_FOLDERS) -> Iterat
         if number == most:
             notes.append(N_("{folder}: not looked into; name it itself").format(folder=readable_path(folder)))
             return
-
-
-def _was_a_run(names: set[str]) -> bool:
-    """Whether a folder with these names is a run, or a part of one that was not copied whole."""
-    if "steps" in names:
-        return bool(names & {"config.toml", "run.json", "metrics.jsonl"})
-    return "run.json" in names or {"corpus.json", "tokenizer.json"} <= names

@@ -21,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vitral.core.config import differences
+from vitral.core.config import differences, shown
 from vitral.core.errors import StorageError, UsageError, reason
 from vitral.core.files import sha256
 from vitral.core.language import N_, Message
@@ -318,12 +318,8 @@ def _require_configuration(run: SealedRun) -> None:
     from vitral.runs.config import RunConfig, comparable  # loads PyTorch, which takes seconds
 
     one, other = (comparable(RunConfig.parse(each, str(where))) for each in (sealed, written))
-    if found := [f"{key}: {_shown(before)} → {_shown(now)}" for key, before, now in differences(one, other)]:
+    if found := [f"{key}: {shown(before)} → {shown(now)}" for key, before, now in differences(one, other)]:
         raise UsageError("{where}: changed since the run began ({changed})", where=where, changed="; ".join(found))
-
-
-def _shown(value: Any) -> str:
-    return "–" if value is None else str(value)[:60]
 
 
 def _samples(run: SealedRun) -> None:

@@ -64,7 +64,8 @@ class RunSummary:
         best_step: of the best checkpoint, with the lowest validation loss.
         validation_loss: of the best checkpoint, in nats per token.
         test_loss: of the best checkpoint, in nats per token.
-        baselines: order -> loss of the n-gram baseline on the same test split; empty if they were not counted.
+        baselines: order -> loss of the n-gram baseline on the same test split; None if they were not counted, or if a
+            problem of the text makes them void.
         when: of its last step, in seconds of Unix time; of a run that was killed, of its newest checkpoint.
         seconds: spent in training, as far as it was logged.
         test_text: equal in runs with the same test text.
@@ -167,7 +168,7 @@ def _summary(run: SealedRun, summary: RunSummary) -> RunSummary:
     seal, events, parameters = run.sealed(), list[dict[str, Any]](), None
     config, model, training = seal["config"], seal["config"]["model"], seal["config"]["training"]
     corpus = {} if "corpus.json" in damaged else run.document("corpus")
-    counted = None if "ngrams.json" in damaged else run.ngrams()
+    counted = None if damaged & {"corpus.json", "ngrams.json"} else run.comparable_ngrams()
     if newest is not None:
         if LOG not in damaged:
             events = run.metrics(READ)

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from vitral.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from vitral.studies.design import Arm, Study
+    from vitral.studies.design import Study
     from vitral.studies.execution import run_study
     from vitral.studies.losses import loss_claims
     from vitral.studies.results import ArmResult, RunResult, StudyResult
     from vitral.studies.study_file import read_study, study_named, study_names
 
 __all__ = [
-    "Arm",
     "ArmResult",
     "RunResult",
     "Study",

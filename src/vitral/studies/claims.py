@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from vitral.core.language import N_, _, number
 from vitral.core.text import capital, minus, p_clause, signed
-from vitral.studies.estimator import LEVEL
+from vitral.evaluation.intervals import LEVEL
 
 Plain = dict[str, Any]
 Read = Callable[[Mapping[str, Any]], float | None]

@@ -4,6 +4,7 @@ The first arm is the base. Every other arm lists its changes and nothing else; t
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -11,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.core.language import _
+from vitral.runs.zoo import located
 
 FIXED = ("seed", "corpus")
 """Keys that no arm may change: arms are paired by seed, and losses of different tokens cannot be compared."""
@@ -71,8 +73,8 @@ class Arm(Config):
         against: name of its baseline arm, an earlier one; the base if None.
         init_from: name of an earlier arm; a run begins from the last weights of that arm's run from the same seed
             (fine-tuning), and its operations are counted on top of those.
-        run: folder of a run outside the study, such as an imported model; each run of the arm begins from its last
-            weights, with its model and its tokenizer. The operations of that training are not counted.
+        run: folder of a run outside the study, such as an imported model, or `zoo:NAME`; each run of the arm begins
+            from its last weights, with its model and its tokenizer. The operations of that training are not counted.
         contrast: whether its difference to its baseline arm is one of the study's claims.
         tune: factors of configuration values that are tried on validation before the arm is run, for example
             {"training.optimizer.learning_rate": [0.5, 1, 2]}; several values move together. The study's if None, none
@@ -90,6 +92,11 @@ class Arm(Config):
     run: Annotated[str, Field(min_length=1)] | None = None
     contrast: bool = True
     tune: Tune | None = None
+
+    @property
+    def begun(self) -> Path | None:
+        """The folder of the run outside the study; None without one."""
+        return None if self.run is None else located(self.run)
 
 
 class Budget(Config):

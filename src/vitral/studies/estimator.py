@@ -28,15 +28,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist, fmean
+from statistics import NormalDist
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from vitral.core.errors import UsageError
+from vitral.evaluation.intervals import LEVEL
 
-LEVEL = 0.05
-"""Chance of any false claim in one family."""
 LEAST_SEEDS = 3
 """Seeds without which there is no test."""
 FEW_SEEDS, FEW_CONTRASTS = 3, 2
@@ -52,8 +50,6 @@ DRAWS = 99_999
 SAME = 1e-10
 """Standard error of log losses that rounding alone explains."""
 POWER = 0.8
-RESAMPLES = 9999
-"""Of a bootstrap."""
 
 
 @dataclass(frozen=True)
@@ -283,56 +279,3 @@ def variance_of_trials(losses: Float[np.ndarray, "trials seeds"]) -> float:
     left = losses - losses.mean(axis=1, keepdims=True)
     squares = ((left - np.median(left, axis=0)) ** 2).sum(axis=1) / (seeds - 1) / (1 - 1 / trials)
     return float(np.median(squares) / (stats.chi2.median(seeds - 1) / (seeds - 1)))
-
-
-# ---------------------------------------------------------------- means with their intervals
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean and its confidence interval.
-
-    Attributes:
-        mean: of the values.
-        low: lower end; None where there is no estimate of spread (a single value).
-        high: upper end, or None.
-        num: number of values.
-    """
-
-    mean: float
-    low: float | None
-    high: float | None
-    num: int
-
-
-def mean_interval(values: Sequence[float], confidence: float = 1 - LEVEL) -> Interval:
-    """The mean and its Student interval, mean ± t · s / √n with n - 1 degrees of freedom (Student 1908).
-
-    Args:
-        values: at least one, all finite.
-        confidence: between 0 and 1.
-
-    Raises:
-        UsageError: a value is not finite.
-    """
-    if not all(map(math.isfinite, values)):
-        raise UsageError("an interval needs finite values")
-    mean, num = fmean(values), len(values)
-    if num == 1:
-        return Interval(mean, None, None, 1)
-    from scipy import stats
-
-    half = float(stats.t.ppf((1 + confidence) / 2, num - 1) * stats.sem(values))
-    return Interval(mean, mean - half, mean + half, num)
-
-
-def bootstrap_interval(values: Sequence[float]) -> Interval:
-    """The mean and its percentile bootstrap interval (Efron 1979), from `RESAMPLES` draws that are always the same.
-
-    Args:
-        values: such as one difference for each block of a text; at least two, all finite.
-    """
-    found = np.asarray(values)
-    drawn = np.random.default_rng(0).integers(len(found), size=(RESAMPLES, len(found)))
-    low, high = np.quantile(found[drawn].mean(axis=1), [LEVEL / 2, 1 - LEVEL / 2])
-    return Interval(float(found.mean()), float(low), float(high), len(found))

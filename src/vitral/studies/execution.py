@@ -17,7 +17,7 @@ from vitral.core.language import _
 from vitral.core.process import using_threads
 from vitral.data import Dataset
 from vitral.evaluation import NgramBaselines
-from vitral.evaluation.losses import bits_per_nat, reading_of_config
+from vitral.evaluation.losses import bits_per_nat, final_split, reading_of_config
 from vitral.runs import enter
 from vitral.runs.lock import only_writer
 from vitral.studies.design import TUNING_SEEDS, BudgetName, Study, check_seeds
@@ -37,7 +37,7 @@ from vitral.studies.record import (
 )
 from vitral.studies.resolution import ResolvedArm, resolve, tokenizers_of
 from vitral.studies.results import ArmResult, RunResult, StudyResult, require_config
-from vitral.studies.texts import Texts, baselines_of, final_split, require_fit
+from vitral.studies.texts import Texts, baselines_of, require_fit
 from vitral.studies.tuning import trials_of, tune_arms
 from vitral.training import Callback, RunConfig, silent
 from vitral.training.costs import require_training_memory

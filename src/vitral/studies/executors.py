@@ -117,7 +117,7 @@ class Work:
 
     def _elsewhere(self, jobs: Sequence[Job]) -> None:
         """Have jobs done whose folders another process finds by their absolute paths."""
-        outside = tuple(Path(arm.run).absolute() for arm in self.study.arms if arm.run is not None)
+        outside = tuple(arm.begun.absolute() for arm in self.study.arms if arm.begun)
         led = is_held(self.out)  # not on a file system without locks
         given, number, note = (led, outside, tuple(imported_files()), language()), count(1), noting(self.callback)
 

@@ -65,8 +65,8 @@ class Job:
         begins = arm.arm.init_from
         if parent is None and begins is not None:
             parent = study / run_name(begins, seed)
-        elif arm.arm.run is not None:
-            parent = Path(arm.arm.run)
+        elif arm.arm.begun:
+            parent = arm.arm.begun
         return cls(study, name, arm.arm.name, seed, arm.seeded(seed).plain(), parent, arm.flops)
 
     @property

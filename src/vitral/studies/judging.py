@@ -24,9 +24,10 @@ from statistics import geometric_mean
 import numpy as np
 
 from vitral.core.language import _, ngettext
+from vitral.evaluation.intervals import LEVEL, mean_interval
 from vitral.studies import estimator
 from vitral.studies.claims import SAME, Claim, Comparison, Failures, Sample
-from vitral.studies.estimator import LEAST_SEEDS, LEVEL, mean_interval
+from vitral.studies.estimator import LEAST_SEEDS
 
 
 def judge(comparisons: Sequence[Comparison]) -> tuple[Claim, ...]:

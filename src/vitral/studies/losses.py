@@ -13,8 +13,9 @@ from statistics import fmean
 from vitral.core.language import N_, _, number
 from vitral.core.text import capital, nats, signed, unbroken
 from vitral.evaluation import baseline_name, neighbours, rank_among_baselines
+from vitral.evaluation.intervals import Interval, bootstrap_interval, mean_interval
 from vitral.studies.claims import Check, Claim, Comparison, Failures, Judged, Note, Quantity, every
-from vitral.studies.estimator import LEAST_SEEDS, Interval, bootstrap_interval, mean_interval
+from vitral.studies.estimator import LEAST_SEEDS
 from vitral.studies.judging import judge_losses
 from vitral.studies.resolution import is_causal_lm
 from vitral.studies.results import ArmResult, StudyResult, trial_error
@@ -269,8 +270,10 @@ def rank(result: StudyResult) -> Note:
     if not is_causal_lm(base.config):
         return Note(_("{arm}: test loss {loss} {unit}, of another task.", **given), base.arm.name)
     orders = {order: result.baseline(order) for order in result.baselines.orders}
-    place = rank_among_baselines(mean.mean, orders)
-    near = [order for order in neighbours(mean.mean, orders) if order and result.beside_ngrams.get(order)]
+    problems = result.corpus.get("problems", ())
+    place = rank_among_baselines(mean.mean, orders, problems)
+    beside = {} if problems else result.beside_ngrams
+    near = [order for order in neighbours(mean.mean, orders) if order and beside.get(order)]
     beside = {order: _beside(result, order) for order in near}
     zero = lambda one: one and one.low is not None and one.low <= 0 <= one.high  # noqa: E731
     equal = [baseline_name(order) for order, intervals in beside.items() if any(map(zero, intervals))]

@@ -19,6 +19,7 @@ from vitral.core.language import N_, _, restored, storable
 from vitral.data import Dataset
 from vitral.data.batches import thinned
 from vitral.evaluation import NgramBaselines, evaluate_split, ngram_differences
+from vitral.evaluation.losses import final_split
 from vitral.evaluation.masking import masking_of
 from vitral.runs import LoadedRun, enter
 from vitral.studies.design import BudgetName
@@ -27,7 +28,7 @@ from vitral.studies.probes import probe_named
 from vitral.studies.record import MEASURES
 from vitral.studies.resolution import is_causal_lm
 from vitral.studies.results import ArmResult, RunResult, StudyResult, load_last, run_path
-from vitral.studies.texts import final_split, mean_baselines
+from vitral.studies.texts import mean_baselines
 from vitral.training import Callback, RunConfig
 
 FORMAT = 4
@@ -77,7 +78,7 @@ def _of_runs(
     why: dict[tuple[str, str], None] = {}
     for arm, run in ((one, run) for one in result.arms for run in one.runs if run.seed in one.losses):
         name, before = arm.arm.name, arm.arm.init_from
-        parent = Path(arm.arm.run) if arm.arm.run else before and run_path(result.folder, before, run.seed)
+        parent = arm.arm.begun or (before and run_path(result.folder, before, run.seed))
         texts = datasets[name, run.seed], result.budget or USUAL, before and datasets[before, run.seed]
         look = lambda loaded, run=run, of=(*texts, parent): probe.measure(Trained(name, run.seed, loaded, *of))  # noqa: B023, E731
         one = kept.of_run(probe.name, arm, run, look)

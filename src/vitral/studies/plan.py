@@ -14,13 +14,13 @@ from vitral.core.config import assignment, merge
 from vitral.core.parts import imported_files
 from vitral.core.process import using_threads
 from vitral.data.config import BPEConfig, ByteConfig, CorpusConfig
+from vitral.evaluation.losses import FINAL_TOKENS
 from vitral.model import Transformer
 from vitral.runs import RunConfig
 from vitral.studies import Study, StudyResult, read_study, run_study, study_named, study_names
 from vitral.studies.design import BUDGETS, TUNING_SEEDS, BudgetName
 from vitral.studies.probes import probe_named
 from vitral.studies.resolution import resolve
-from vitral.studies.texts import FINAL_TOKENS
 from vitral.studies.tuning import rows
 from vitral.training.configuration import configure
 from vitral.training.costs import step_flops

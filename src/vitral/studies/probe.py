@@ -17,11 +17,12 @@ from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.data import Dataset
 from vitral.data.batches import Split
+from vitral.evaluation.intervals import LEVEL, mean_interval
 from vitral.model import Transformer
 from vitral.runs import LoadedRun
-from vitral.studies.claims import LEVEL, Check, Comparison, Note, Plain, Quantity, Sample, to_fixed
+from vitral.studies.claims import Check, Comparison, Note, Plain, Quantity, Sample, to_fixed
 from vitral.studies.design import BUDGETS, BudgetName
-from vitral.studies.estimator import LEAST_SEEDS, mean_interval
+from vitral.studies.estimator import LEAST_SEEDS
 from vitral.studies.losses import baseline_arm
 from vitral.studies.resolution import is_causal_lm, tokens_trained
 from vitral.studies.results import StudyResult

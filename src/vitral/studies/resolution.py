@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 from vitral.core.config import differences, merge
@@ -256,7 +255,7 @@ def source_of(arm: Arm) -> SealedRun | None:
     Raises:
         UsageError: the folder is no run.
     """
-    return None if arm.run is None else enter(Path(arm.run), lambda line: None)
+    return enter(arm.begun, lambda line: None) if arm.begun else None
 
 
 def beginning(arm: Arm, base: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from uncertainties import ufloat, umath
 
 from vitral.core.language import _, number
 from vitral.core.text import NONE, minus
-from vitral.studies.claims import LEVEL
+from vitral.evaluation.intervals import LEVEL
 
 DETERMINED = 0.5
 """An exponent is determined if its interval extends at most this share of its value to either side."""

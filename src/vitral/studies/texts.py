@@ -10,20 +10,12 @@ from vitral.data.batches import Batches, Split, thinned
 from vitral.data.config import CorpusConfig
 from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation import NgramBaselines, ngram_baselines
-from vitral.evaluation.losses import bits_per_nat, reading_of_run
+from vitral.evaluation.losses import bits_per_nat, final_split, reading_of_run
 from vitral.evaluation.masking import filling_of
 from vitral.studies.design import Study
 from vitral.studies.resolution import ResolvedArm, tokens_key
 from vitral.training import RunConfig
 from vitral.training.costs import require_training_memory
-
-FINAL_TOKENS = 5_000_000
-"""Most tokens of the test split on which final losses are measured."""
-
-
-def final_split(dataset: Dataset) -> Split:
-    """The test split, thinned to FINAL_TOKENS where it is longer: for final losses and n-gram baselines."""
-    return thinned(dataset.splits["test"], FINAL_TOKENS)
 
 
 def mean_baselines(found: Sequence[NgramBaselines]) -> NgramBaselines:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from vitral.core.lazy import lazily
-from vitral.runs.config import RunConfig, TrainingConfig
+from vitral.runs.config import RunConfig
 from vitral.training.events import Callback, Event, all_of, silent
 
 if TYPE_CHECKING:
@@ -11,6 +11,6 @@ if TYPE_CHECKING:
     from vitral.training.resumption import resume
     from vitral.training.run import train
 
-__all__ = ["Callback", "Event", "RunConfig", "TrainingConfig", "all_of", "continue_run", "resume", "silent", "train"]
+__all__ = ["Callback", "Event", "RunConfig", "all_of", "continue_run", "resume", "silent", "train"]
 
 __getattr__ = lazily(__name__)

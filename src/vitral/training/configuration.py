@@ -76,7 +76,7 @@ class RunPlan:
         """The configuration with the size that training would choose here and now, by timing steps.
 
         Raises:
-            UsageError: the time allows only a handful of steps.
+            UsageError: all the minutes would allow only a handful of steps.
         """
         if self.config.training.plan != FIT:
             return ResolvedPlan(self.config, ())
@@ -103,7 +103,7 @@ class RunPlan:
         is_read = self.init_from is None and self.corpus is not None and ranks.leads()
         dataset = self.dataset() if is_read else None
         if dataset is not None:
-            dataset = replace(dataset, remarks=(self.text.brief, *self.notes, *dataset.remarks))
+            dataset = replace(dataset, remarks=(*self.text.worth, self.text.brief, *self.notes, *dataset.remarks))
         config = self.config.watched()  # unlike the runs of a study
         return train(config, out, callback=callback, dataset=dataset, init_from=self.init_from, frame=frame)
 

@@ -78,7 +78,6 @@ def continue_run(
         threads = threads or identity_of(sealed, checkpoint).current_threads
         with using_threads(threads):
             parent = restored(sealed, checkpoint, silent, corpus)
-            parent.dataset = replace(parent.dataset, problems=tuple(sealed.document("corpus").get("problems", ())))
             require_same_batches(parent)
             plan = resolved_plan(asked(parent.config, threads, minutes, steps), parent.dataset, frame)
             config = complete(continued(plan.config, parent.config, parent.state.step)).watched()

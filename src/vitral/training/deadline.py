@@ -26,6 +26,8 @@ EVALUATIONS, EVALUATING = 5, 0.1
 """Maximum number of evaluations, and maximum share of the time for those before the last."""
 AN_EVALUATION, LEAST_EVALUATED = 0.02, 1 << 14
 """Maximum share of the time for one evaluation, and the minimum number of tokens of a split that it scores."""
+LEAST = 10
+"""Steps that a run plans, however little of its time the start of the program has left."""
 FORWARD = 1 / 3
 """Time of a forward pass as a share of a training step."""
 LATE, EARLY, GROWING = 0.02, 0.10, 0.75
@@ -71,7 +73,7 @@ def steps_in(
         notes: receives a line for each decision.
 
     Raises:
-        UsageError: the time allows only a handful of steps.
+        UsageError: all the minutes would allow only a handful of steps.
     """
     training = config.training
     minutes, a_token = training.minutes or 0.0, FORWARD * seconds / config.tokens_per_step
@@ -79,23 +81,17 @@ def steps_in(
     most = training.evaluation_tokens or max(held_out, default=0)
     scored = min(most, max(LEAST_EVALUATED, affordable))
     evaluations, steps = _fitting(allowed, seconds, a_token * sum(min(tokens, scored) for tokens in held_out))
-    if steps < 2 * EVALUATIONS:
+    if 60 * minutes < LEAST * seconds:
         raise UsageError(
-            "training.minutes: {minutes:g} leave {left:.0f} s for training, only {steps} steps of "
-            "{seconds:.2f} s; allow more time, or use a smaller model, batch or context",
+            "training.minutes: {minutes:g} are fewer than {least} steps of {seconds:.2f} s; allow more time, or use a "
+            "smaller model, batch or context",
             minutes=minutes,
-            left=max(0.0, allowed),
-            steps=max(0, steps),
+            least=LEAST,
             seconds=seconds,
         )
-    sentence = N_("plan: {steps:,} steps of {milliseconds:.1f} ms in {time}")
-    enough = most_steps(config, num_tokens)
-    planned = {"milliseconds": 1000 * seconds, "time": in_minutes(minutes)}
-    notes.append(sentence.format(**planned, steps=min(steps, enough)))
-    sentence = N_("plan: this text is worth {time}: {steps:,} steps see each token {times} times, which is enough")
-    worth, times = in_minutes(float(f"{minutes * enough / steps:.2g}")), most_passes(config.model, num_tokens)
-    notes.insert(0, sentence.format(time=worth, steps=enough, times=times))
-    steps = min(steps, enough)
+    steps = min(max(LEAST, steps), most_steps(config, num_tokens))  # a busy machine may load the program for longer
+    told = N_("plan: {steps:,} steps of {milliseconds:.1f} ms in {time}")
+    notes.append(told.format(steps=steps, milliseconds=1000 * seconds, time=in_minutes(minutes)))
     warmup = min(training.schedule.warmup_steps, steps // 10)
     return {
         "minutes": None,
@@ -119,14 +115,14 @@ def in_minutes(minutes: float) -> str:
 def most_steps(config: RunConfig, num_tokens: int) -> int:
     """The number of steps after which more would only memorize the text; those of a parent do not count."""
     passes = most_passes(config.model, num_tokens)
-    enough = max(2 * EVALUATIONS, math.ceil(passes * num_tokens / config.tokens_per_step))
+    enough = max(LEAST, math.ceil(passes * num_tokens / config.tokens_per_step))
     return (config.training.schedule.begin or 0) + enough
 
 
 def _fitting(seconds: float, a_step: float, an_evaluation: float, most: int = EVALUATIONS) -> tuple[int, int]:
     """Evaluations and steps in a time."""
     if an_evaluation > 0:
-        most = min(most, 1 + int(EVALUATING * max(0.0, seconds) / an_evaluation))
+        most = min(most, 1 + int(EVALUATING * seconds / an_evaluation))
     return most, math.floor((seconds - most * an_evaluation) / a_step)
 
 
@@ -149,8 +145,8 @@ class TimeLimit:
         return self.spent + time.perf_counter() - self.frame.began
 
     def left(self) -> float:
-        """Seconds that are left for training and evaluating."""
-        return 60 * self.minutes - self.used() - self.frame.after
+        """Seconds that are left for training and evaluating; 0 where they are over."""
+        return max(0.0, 60 * self.minutes - self.used() - self.frame.after)
 
 
 class Deadline:

@@ -1,8 +1,9 @@
 """Events of training: plain mappings, also written to metrics.jsonl.
 
     {"event": "start", "steps", "step", "objective", "parameters", "vocab_size", "tokens", "device", "dtype"}
-    {"event": "lines", "ngrams"}                            the n-gram baselines, as soon as they are counted, at the
-                                                            latest before the first evaluation; not in metrics.jsonl
+    {"event": "lines", "ngrams", "problems"}                the n-gram baselines, as soon as they are counted, at the
+                                                            latest before the first evaluation, and problems of the
+                                                            text that make them void; not in metrics.jsonl
     {"event": "early", "step", "validation_loss", "tokens"} in a run that somebody watches, once in a session, after the
                                                             first seconds: the loss on a few tokens of the validation
                                                             split, and then a sample

@@ -22,14 +22,13 @@ from vitral.runs import Checkpoint
 from vitral.runs.config import ScheduleConfig
 from vitral.runs.objectives import predicts_next
 from vitral.training import ranks
-from vitral.training.film import is_frame, keep_frame
 from vitral.training.objectives import make_inputs
 from vitral.training.optimizers import optimizer_tensors
 from vitral.training.ranks import RankLost
 from vitral.training.stopping import StopAsked
 from vitral.training.summing import StepSum
 from vitral.training.trainer import ANCHOR_EVERY, Clock, Trainer, link
-from vitral.training.views import early_is_due, evaluate_early, write_sample
+from vitral.training.views import early_is_due, evaluate_early, is_frame, keep_frame, write_sample
 
 FAULT = StorageError.exit_code
 """The exit code of ranks that have other numbers, although they do the same."""

@@ -19,16 +19,17 @@ from vitral.core.language import N_, Message
 from vitral.core.machine import cores
 from vitral.core.process import MOST_THREADS, using_threads
 from vitral.model import Transformer, cost, count_parameters
+from vitral.model.config import DropoutConfig
 from vitral.runs.config import RunConfig, TrainingConfig
-from vitral.training.deadline import steps_in
+from vitral.training.deadline import in_minutes, steps_in
 from vitral.training.objectives import no_compiler
-from vitral.training.regularisation import regularisation
+from vitral.training.regularisation import TABLE, most_passes, regularisation
 from vitral.training.trials import time_steps
 
 TRIAL_SHARE, TRIAL_SECONDS = 0.05, 6.0
 """Share of a time limit for timing steps, and its maximum in seconds."""
-THREAD_SHARE, PRECISION_SHARE = 0.2, 0.2
-"""Shares of the time for trials: for each number of threads, and for each precision."""
+A_TRIAL = 0.2
+"""Share of the time for trials: for each number of threads, and for each precision."""
 UNLIMITED = 0.25
 """Seconds of timing each plan without a time limit."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -102,7 +103,7 @@ def resolve_plan(
         seconds_left: seconds that are left of `training.minutes` for trials and training; None: all.
 
     Raises:
-        UsageError: the time limit allows only a handful of steps, or a size is to fit no time limit.
+        UsageError: all the minutes would allow only a handful of steps, or a size is to fit no time limit.
     """
     training = config.training
     if training.minutes is None and FIT in (training.plan, training.regularisation):
@@ -149,11 +150,11 @@ def _faster_threads(trials: _Trials, config: RunConfig) -> int:
     seconds = list[float]()
     for threads in (1, most):
         with using_threads(threads):
-            seconds.append(trials.time(config, THREAD_SHARE, trials=1))
+            seconds.append(1000 * trials.time(config, A_TRIAL, trials=1))
     one, several = seconds
-    sentence = SEVERAL_FASTER if several < one else ONE_FASTER
-    trials.notes.append(sentence.format(threads=most, one=1000 * one, several=1000 * several))
-    return most if several < one else 1
+    sentence, fastest = (SEVERAL_FASTER, most) if several < one else (ONE_FASTER, 1)
+    trials.notes.append(sentence.format(threads=most, one=one, several=several))
+    return fastest
 
 
 def _plainest(config: RunConfig) -> RunConfig:
@@ -173,13 +174,13 @@ def _chosen_precision(trials: _Trials, config: RunConfig) -> Timed:
     if config.training.plan != "as-written":
         return _fastest(trials, config)
     try:
-        return config, trials.time(config, 2 * PRECISION_SHARE)
+        return config, trials.time(config, 2 * A_TRIAL)
     except Exception as error:  # the compiler and its backends raise many types
         if not config.training.compile:
             raise
         trials.notes.append(no_compiler(error))
     config = config.with_training(compile=False)
-    return config, trials.time(config, 2 * PRECISION_SHARE)
+    return config, trials.time(config, 2 * A_TRIAL)
 
 
 def _fastest(trials: _Trials, config: RunConfig) -> Timed:
@@ -187,7 +188,7 @@ def _fastest(trials: _Trials, config: RunConfig) -> Timed:
     training, timed, said = config.training, list[Timed](), list[str]()
 
     def enter(one: RunConfig) -> Timed:
-        timed.append((one, trials.time(one, PRECISION_SHARE)))
+        timed.append((one, trials.time(one, A_TRIAL)))
         sentence = N_("{before}, {plan} {milliseconds:.1f} ms") if said else N_("{plan} {milliseconds:.1f} ms")
         told = {"plan": _told(one), "milliseconds": 1000 * timed[-1][1]}
         said.append(sentence.format(before=said[-1] if said else "", **told))
@@ -238,11 +239,8 @@ def _fitting_size(trials: _Trials, sizes: Sequence[RunConfig], allowed: float) -
     sentence = N_(
         "plan: {layers} layers of width {width} (a step: {milliseconds:.1f} ms, {steps:,.0f} steps in the time)"
     )
-    told = {"layers": config.model.num_layers, "width": config.model.d_model}
-    trials.notes += [*notes, sentence.format(**told, milliseconds=1000 * a_step, steps=allowed / a_step)]
-    if place == len(sizes) - 1 < len(LADDER) - 1:
-        sentence = N_("plan: a larger model would have more than {most:g} parameters for each token of this text")
-        trials.notes.append(sentence.format(most=MOST_PER_TOKEN))
+    told = {"milliseconds": 1000 * a_step, "steps": allowed / a_step}
+    trials.notes += [*notes, sentence.format(layers=config.model.num_layers, width=config.model.d_model, **told)]
     return config, a_step
 
 
@@ -256,7 +254,7 @@ def _regularised(trials: _Trials, config: RunConfig, seconds: float, allowed: fl
         return config, seconds
     sentence = N_("plan: dropout {rate:g}: {steps:,.0f} steps in the time would see this text {times:.1f} times")
     trials.notes.append(sentence.format(rate=found.rate, steps=steps, times=times))
-    return chosen, trials.time(chosen, PRECISION_SHARE, trials=1)
+    return chosen, trials.time(chosen, A_TRIAL, trials=1)
 
 
 @dataclass(frozen=True)
@@ -299,6 +297,22 @@ LADDER = (
 MOST_PER_TOKEN = 4.0
 """Parameters per token of the training text above which a size ends no better than a smaller one: it learns the text by
 heart, or with more dropout takes longer to the same loss (measured: docs/internals/experiments.md)."""
+
+
+LAPTOP = 5.5e10
+"""Floating-point operations of training in a second on two cores (docs/first-steps.md)."""
+
+
+def worth(config: RunConfig, num_tokens: int) -> Message:
+    """What a text is worth: the time in which the largest model that suits it makes all passes that help.
+
+    A function of the text, and of no measured time.
+    """
+    model = (sizes_for(config, num_tokens)[-1] if config.training.plan == FIT else config).model
+    model = model.model_copy(update={"dropout": DropoutConfig(**TABLE[-1].dropout)})
+    operations = 3 * cost(model, 1).forward_flops * num_tokens * most_passes(model, num_tokens)
+    sentence = N_("plan: this text is worth about {time} on a laptop; after that a model only learns it by heart")
+    return sentence.format(time=in_minutes(max(0.1, float(f"{operations / LAPTOP / 60:.1g}"))))
 
 
 def sizes_for(config: RunConfig, num_tokens: int) -> list[RunConfig]:

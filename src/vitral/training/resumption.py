@@ -1,6 +1,7 @@
 """Resume a run from its last checkpoint."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +194,7 @@ def restored(
     where, identity = str(sealed.path), identity_of(sealed, checkpoint)
     config = with_free_keys(identity.current, sealed.config)
     require_training_memory(config, sealed.tokenizer.vocab_size, where)
-    dataset = sealed.dataset(corpus)
+    dataset = replace(sealed.dataset(corpus), problems=tuple(sealed.document("corpus").get("problems", ())))
     known = sealed.ngrams() if "ngrams.json" in identity.documents else None
     model = build_model(config, dataset.tokenizer.vocab_size)
     baselines = None if known is None else NgramBaselines.from_plain(known)

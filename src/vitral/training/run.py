@@ -34,12 +34,12 @@ from vitral.training import ranks
 from vitral.training.costs import require_training_memory
 from vitral.training.deadline import Deadline, TimeFrame, TimeLimit
 from vitral.training.events import Callback, Event, noting, silent
-from vitral.training.film import film_note
 from vitral.training.loop import run_steps, save
 from vitral.training.optimizers import load_optimizer_tensors, optimizer_tensors
 from vitral.training.plans import FIT, ResolvedPlan, resolve_plan
 from vitral.training.stopping import stop_on_signals
 from vitral.training.trainer import Planner, Trainer, TrainerState
+from vitral.training.views import film_note
 
 MOST_REPORTED = 1 << 23
 """Characters of a text whose problems are said before training; those of a longer one would keep it waiting."""
@@ -100,7 +100,7 @@ def train(
         resolved = resolved_plan(config, dataset, frame)
         problems = [N_("problem: {text}").format(text=each) for each in dataset.problems]
         about_text = [*problems, *dataset.remarks, *dataset.notes] if config.training.watch else []
-        for line in (*resolved.decisions[:1], *about_text, *resolved.decisions[1:]):
+        for line in (*about_text, *resolved.decisions):
             noting(callback)(line)
         require_training_memory(resolved.config, dataset.tokenizer.vocab_size, "config")
         config = complete(resolved.config)
@@ -336,8 +336,7 @@ def run_to_the_end(trainer: Trainer) -> RunFolder:
             "out": str(trainer.folder.path),
         }
     )
-    if trainer.baselines is not None:
-        trainer.tell({"event": "lines", "ngrams": trainer.baselines.plain()})
+    trainer.tell_baselines()
     if config.training.film:
         noting(trainer.tell)(film_note(trainer))
     if trainer.is_sharded:

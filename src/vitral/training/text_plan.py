@@ -6,7 +6,7 @@ expected. What the user has chosen stays as it is.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,13 +14,14 @@ import numpy as np
 
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
-from vitral.data import BLOCK, Corpus, CorpusConfig, Dataset, Split, prepare
+from vitral.data import BLOCK, Corpus, CorpusConfig, Dataset, prepare
 from vitral.data.answers import KIND_NAMES as TOLD_RECORDS
 from vitral.data.batches import source_lengths
 from vitral.data.tokenizers import alphabet_counts
 from vitral.model.config import DropoutConfig
 from vitral.runs import RunConfig
 from vitral.training.deadline import in_minutes
+from vitral.training.plans import worth
 from vitral.training.regularisation import regularisation
 
 LEAST_CHARACTERS = 200
@@ -85,9 +86,11 @@ class TextPlan:
 
     Attributes:
         choices: each choice with its reason.
+        worth: the time that the text is worth, as a line; of a text that was read as such.
     """
 
     choices: tuple[Choice, ...]
+    worth: tuple[str, ...] = ()
 
     @property
     def layer(self) -> dict[str, dict[str, Any]]:
@@ -101,8 +104,9 @@ class TextPlan:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The plan as English sentences, one for each choice."""
-        return tuple(KIND_NAMES[choice.key].format(value=choice.word, reason=choice.reason) for choice in self.choices)
+        """The plan as English sentences: what the text is worth, and one for each choice."""
+        told = (KIND_NAMES[choice.key].format(value=choice.word, reason=choice.reason) for choice in self.choices)
+        return (*self.worth, *told)
 
     @property
     def brief(self) -> str:
@@ -160,7 +164,8 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
     Raises:
         UsageError: the text is shorter than `LEAST_CHARACTERS`, or cannot be split or tokenized as the user wants.
     """
-    size, alphabet = len(corpus.text), _alphabet(corpus, config.corpus.specials or ())
+    text = corpus.text if isinstance(corpus.text, str) else corpus.text[:COUNTED]
+    size, alphabet = len(corpus.text), len(alphabet_counts([text], config.corpus.specials or ()))
     values, choices = _values(config), list[Choice]()
 
     def choose(key: str, value: Any, reason: str) -> None:
@@ -188,7 +193,7 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
     ):
         choose(*shape)
     choose("model.dropout", *_dropout(size, config, values))
-    return TextPlan(tuple(choices))
+    return TextPlan(tuple(choices), () if corpus.records else (worth(config, math.ceil((1 - HELD_OUT) * size)),))
 
 
 _Chosen = tuple[str, Any, str]
@@ -208,7 +213,7 @@ def _of_text(corpus: Corpus, config: RunConfig, values: Mapping[str, Any], pinne
         )
     if room < context:
         why = N_("the shortest split of this short text has {tokens:,} tokens").format(tokens=room + 1)
-        context = _fitting(room)
+        context = 1 << room.bit_length() - 1  # the largest power of two that fits
     else:
         why = N_("the usual one for {time}").format(time=time)
     yield "model.context_length", context, why
@@ -251,12 +256,6 @@ def _values(config: RunConfig) -> dict[str, Any]:
     return values if config.corpus.task is None else {**values, "corpus.split": "sequences"}
 
 
-def _alphabet(corpus: Corpus, specials: Sequence[str]) -> int:
-    """Distinct characters outside special tokens."""
-    text = corpus.text
-    return len(alphabet_counts([text if isinstance(text, str) else text[:COUNTED]], specials))
-
-
 def _shape(minutes: float | None) -> tuple[int, int]:
     """Context length and batch size for a training time."""
     return next((context, batch) for least, context, batch in reversed(SHAPES) if (minutes or 0) >= least)
@@ -280,11 +279,11 @@ def _tokenizer(size: int, alphabet: int, config: RunConfig) -> tuple[dict[str, A
     there = {"alphabet": alphabet, "size": size}
     is_brief = (config.training.minutes or 0) < ENOUGH_MINUTES
     if is_brief or not LONG <= size <= MOST_ENCODED or alphabet >= LARGE_ALPHABET:
-        one, several = N_("1 distinct character in {size:,}"), N_("{alphabet:,} distinct characters in {size:,}")
+        why = N_("{alphabet:,} distinct characters in {size:,}")
         if special := len(config.corpus.specials or ()):  # <PAD> is a token too
-            several = N_("{alphabet:,} distinct characters; with {special} special tokens and <PAD> {tokens:,} tokens")
+            why = N_("{alphabet:,} distinct characters; with {special} special tokens and <PAD> {tokens:,} tokens")
             there |= {"special": special, "tokens": alphabet + special + 1}
-        return {"name": "char"}, (one if alphabet == 1 and not special else several).format(**there)
+        return {"name": "char"}, why.format(**there)
     why = N_("{alphabet:,} distinct characters in {size:,}; byte pairs are better for texts this long").format(**there)
     return {"name": "bpe", "vocab_size": 1024}, why
 
@@ -293,18 +292,14 @@ def _dropout(size: int, config: RunConfig, values: Mapping[str, Any]) -> tuple[d
     """Dropout for as many passes over the text as are expected; training counts them again with the measured speed."""
     training, num_tokens = config.training, math.ceil((1 - HELD_OUT) * size)
     per_step = training.accumulation * values["training.batch_size"] * values["model.context_length"]
-    times = _expected_steps(config) * per_step / num_tokens
+    minutes, steps = training.minutes, training.steps
+    if minutes is not None:
+        steps = EXPECTED_STEPS * max(min(1.0, minutes / SHAPES[1][0]), minutes / ENOUGH_MINUTES)
+    times = steps * per_step / num_tokens
     found = regularisation(times, config.model, num_tokens)
     often = N_("this text is seen so often that it would be learned by heart")
     rarely = N_("few passes over this text are expected")
     return DropoutConfig(**found.dropout).plain(), often if found.dropout else rarely
-
-
-def _expected_steps(config: RunConfig) -> float:
-    minutes = config.training.minutes
-    if minutes is None:
-        return config.training.steps
-    return EXPECTED_STEPS * max(min(1.0, minutes / SHAPES[1][0]), minutes / ENOUGH_MINUTES)
 
 
 def _room(corpus: Corpus, config: RunConfig, values: Mapping[str, Any]) -> int:
@@ -312,18 +307,4 @@ def _room(corpus: Corpus, config: RunConfig, values: Mapping[str, Any]) -> int:
     if len(corpus.text) >= SHORT:
         return SHORT
     splits = _prepared(corpus, config, values).splits
-    return min(_longest(split) for split in splits.values()) - 1
-
-
-def _longest(split: Split) -> int:
-    """Tokens of the longest segment of a split."""
-    return int(split.lengths.max(initial=0))
-
-
-def _fitting(room: int) -> int:
-    """The largest power of two up to this number.
-
-    >>> [_fitting(room) for room in (1, 9, 49, 64)]
-    [1, 8, 32, 64]
-    """
-    return 1 << room.bit_length() - 1
+    return min(int(split.lengths.max(initial=0)) for split in splits.values()) - 1

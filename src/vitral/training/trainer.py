@@ -35,7 +35,7 @@ ANCHOR_EVERY = 1000
 
 Planner = Callable[[int, float], Mapping[str, Any] | None]
 """A function of completed steps and seconds in this session; returns changes of the configuration from the next step
-on, fields of `vitral.runs.Decision`, or None."""
+on, fields of `vitral.runs.identity.Decision`, or None."""
 
 
 @dataclass
@@ -266,7 +266,7 @@ class Trainer:
         """A change of the configuration from the next step on.
 
         Args:
-            changes: fields of `vitral.runs.Decision` except `step`.
+            changes: fields of `vitral.runs.identity.Decision` except `step`.
 
         Raises:
             UsageError: an unknown or invalid change, or no step would be left.
@@ -317,12 +317,17 @@ class Trainer:
         if self.baselines is None and self.counting is None and ranks.leads():
             self.counting = counted_beside(self.dataset, self.tick)
 
+    def tell_baselines(self) -> None:
+        """Pass the baselines to the callback, if they are counted."""
+        if self.baselines is not None:
+            self.tell({"event": "lines", "ngrams": self.baselines.plain(), "problems": [*self.dataset.problems]})
+
     def show_baselines(self) -> None:
-        """Pass the baselines to the callback once counted; the run itself has them from its first evaluation."""
+        """Tell the baselines once counted; the run itself has them from its first evaluation."""
         counting = self.counting
         if self.baselines is None and counting is not None and counting.done() and counting.exception() is None:
             self.baselines = counting.result()
-            self.tell({"event": "lines", "ngrams": self.baselines.plain()})
+            self.tell_baselines()
 
     def count_baselines(self) -> None:
         """Wait for the text's n-gram baselines unless they are sealed, and write and seal them.

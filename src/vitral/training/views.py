@@ -1,17 +1,23 @@
-"""Views of a model in training, for the person who watches: samples, and an early evaluation.
+"""Views of a model in training, for the person who watches: samples, an early evaluation, frames of a film.
 
 They change nothing of the run: no number, no checkpoint and no decision depends on them.
 """
 
 import math
+import os
 import time
 from typing import Any
 
 from vitral.core.errors import UsageError
+from vitral.core.files import insist, names, storage
+from vitral.core.language import N_, Message
 from vitral.decoding import Sampling, answered, generate
 from vitral.evaluation import copied_spans
+from vitral.model import count_parameters
+from vitral.runs.checkpoint import as_tensors
 from vitral.runs.objectives import predicts_next
 from vitral.training import ranks
+from vitral.training.events import noting
 from vitral.training.trainer import Trainer
 
 SAMPLE_TEMPERATURE = 0.8
@@ -20,6 +26,9 @@ EARLY_AFTER = 6.0
 EARLY_STEPPING = 2.0
 """Seconds of training before it, also where the program started slowly."""
 EARLY_TOKENS = 1 << 13
+MOST_LATER = 13
+"""Frames besides the first one; of more, the newest remain."""
+BYTES_FLOAT16 = 2
 
 
 def early_is_due(trainer: Trainer) -> bool:
@@ -75,3 +84,43 @@ def sample_event(trainer: Trainer) -> dict[str, Any]:
     event = {"event": "sample", "step": trainer.state.step, "text": sample.text}
     text = trainer.searched
     return event if text is None else {**event, "copied": [list(span) for span in copied_spans(sample.text, text)]}
+
+
+def is_frame(trainer: Trainer) -> bool:
+    """Whether a film is kept that has the weights of this step: where the run begins and ends, and at powers of two."""
+    step, training = trainer.state.step, trainer.config.training
+    return bool(training.film) and (step in (training.schedule.begin, training.steps) or step & (step - 1) == 0)
+
+
+def film_note(trainer: Trainer) -> Message:
+    """How many frames the film of a run will have, and how large they will be."""
+    steps, begin = trainer.config.training.steps, trainer.config.training.schedule.begin or 0
+    powers = steps.bit_length() - begin.bit_length()  # of two, behind where it begins
+    frames = 1 + min(MOST_LATER, powers + (steps & (steps - 1) > 0))
+    size = frames * BYTES_FLOAT16 * count_parameters(trainer.config.model, trainer.dataset.tokenizer.vocab_size)
+    return N_("film: {frames} frames, {size:.1f} MB").format(frames=frames, size=size / 1e6)
+
+
+def keep_frame(trainer: Trainer) -> None:
+    """Keep the weights of this step if the film has them; all ranks come here.
+
+    Raises:
+        StorageError: they could not be written.
+    """
+    if not is_frame(trainer):
+        return
+    step, folder = trainer.state.step, trainer.folder
+    weights = trainer.model.state_dict()
+    weights = ranks.gathered(weights) if trainer.is_sharded else weights
+    # A session that is stopped at a frame has it already, and the next one begins there.
+    if not ranks.leads() or any(event.get("step") == step for event in folder.log.events("frame")):
+        return
+    halves = {name: weight.half() for name, weight in weights.items()}
+    if not all(half.isfinite().all() for half in halves.values()):
+        noting(trainer.tell)(N_("film: step {step} is left out: float16 cannot hold its weights").format(step=step))
+        return
+    folder.write_frame(step, as_tensors(halves))
+    film = folder.path / "film"
+    for name in [each for each in names(film) if each.startswith("step-")][1:-MOST_LATER]:
+        with storage(film / name):
+            insist(os.unlink, film / name)

@@ -42,11 +42,12 @@ export function App({ children }: { children?: ComponentChildren }) {
   // Without width the page is hidden, or measured by a program: what it shows stays, and with it what was chosen there.
   const page = useMeasured((across) => (width.value = across || width.value));
   const alone = figure.value !== "";
+  const titled = !alone || figure.value === about.openings?.[0]?.figure;
   const isDrawn = shown.value !== null && width.value > 0;
   const asked = shown.value ? readText.value : "";
   return (
     <div class={["page", alone && "alone", narrow.value && "narrow", guessing.value && "guessing", !alone && tour.value && "touring", !alone && asking.value === "token guessed" && "asking"].filter(Boolean).join(" ")} ref={page}>
-      <header>
+      {titled && <header>
         <p class="name">
           {about.name} · {plural(about.parameters, "{n} parameter", "{n} parameters")} ·{" "}
           {about.trained !== undefined ? t("step {step} of {steps}", { step: about.step, steps: about.film!.last }) : about.loss === undefined ? plural(about.step, "{n} step", "{n} steps") : t("test loss {loss}", { loss: number(about.loss, 3) })}
@@ -65,10 +66,10 @@ export function App({ children }: { children?: ComponentChildren }) {
         <h1>
           {about.source && shown.value ? <>{t("What does it answer to")} <em>“{shown.value.from.decode(shown.value.from.given!)}”</em>?</> : asked ? <>{t("What comes after")} <em>“{[...asked].length > MOST_ASKED && "… "}{[...asked].slice(-MOST_ASKED).join("")}”</em>?</> : t("What comes next?")}
         </h1>
-      </header>
+      </header>}
       {children}
-      {!alone && <Introduction />}
-      {!alone && <TakeTour />}
+      {titled && <Introduction alone={alone} />}
+      {titled && <TakeTour />}
       <SourceField />
       <Sentence />
       {!alone && <Write />}

@@ -1,5 +1,5 @@
 // N-gram probabilities from the counts that the page carries, as vitral.evaluation.ngrams computes them (Witten-Bell):
-// p_n(w | h) = (c(h w) + T(h) p_{n-1}(w | h')) / (c(h) + T(h)); vitral.page.counts writes the counts.
+// p_n(w | h) = (c(h w) + T(h) p_{n-1}(w | h')) / (c(h) + T(h)); vitral.page.of_text writes the counts.
 
 import { bytesOf } from "./bytes";
 

@@ -50,9 +50,11 @@ export const edits = {
   },
 };
 /** The step of attention that is worked through, 1 to `WORKED`, and the token whose key is compared; -1 is the one with the largest weight. */
-export const WORKED = 5;
+export const WORKED = 6;
 export const stage = signal(1);
 export const compared = signal(-1);
+/** The number of the query that can be changed; -1 is the one with the largest product. */
+export const column = signal(-1);
 export const temperature = signal(1);
 /** The filters of the choice; null is off. */
 export const topK = {
@@ -157,7 +159,7 @@ export const origin = computed(() => shown.value?.from ?? source.value);
 
 /** Tokens that were chosen one by one, while they are those of the text: the tokenizer may cut it differently. */
 export const held = signal<number[] | null>(null);
-const isHeld = (from: Source | null): boolean => Boolean(from && held.value?.every((id) => id < from.about.vocabulary) && from.decode(held.value) === text.value);
+const isHeld = (from: Source | null): boolean => Boolean(from && held.value?.length && held.value.every((id) => id < from.about.vocabulary) && from.decode(held.value) === text.value);
 
 export const encoded = computed(() => {
   const from = source.value;
@@ -263,7 +265,7 @@ async function gathered(from: Source, ask: number, more: readonly string[], chan
 const MOST_OPENED = 64;
 const MOST = 1e6;
 const DONE = "done";
-const DEFAULTS = { cross: "", d: "", terms: String(FEW), few: String(FEW), long: "0", more: String(AT_ONCE), beam: `${BEAMS}.0`, rather: "-1.-1", a: "", n: "0", v: "-1", p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", i: "", l: "", c: "auto", f: "", o: "", y: "", z: "", g: "", w: "1", j: "-1" };
+const DEFAULTS = { cross: "", d: "", terms: String(FEW), few: String(FEW), long: "0", more: String(AT_ONCE), beam: `${BEAMS}.0`, rather: "-1.-1", a: "", n: "0", v: "-1", p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", i: "", l: "", c: "auto", f: "", o: "", y: "", z: "", g: "", w: "1", j: "-1", number: "-1" };
 
 /** The fragment of the address. */
 export function written(): string {
@@ -298,6 +300,7 @@ export function written(): string {
     g: tour.value ? [tour.value.at + 1, ...(tour.value.done ? [DONE] : [])].join(".") : "",
     w: String(stage.value),
     j: String(compared.value),
+    number: String(column.value),
     o: trail.value.map(({ name, index, path }) => [name, index.join("."), path.join(".")].join(":")).join(" "),
     ...(sweepFrom.value === null ? {} : { x: sweepFrom.value, y: (sweepPair.value ?? []).join("."), z: sweepHeads.value ? "head" : "" }),
   };
@@ -366,6 +369,7 @@ export function read(fragment: string): void {
     if (code in LANGUAGES) language.value = code;
     stage.value = whole("w", 1, WORKED, 1);
     compared.value = whole("j", -1, MOST, -1);
+    column.value = whole("number", -1, MOST, -1);
     figure.value = (found.get("f") ?? opening?.figure ?? "").replace(/[^a-z-]/g, "");
     trail.value = spotsOf(found.get("o") ?? "");
     sweepFrom.value = found.get("x");

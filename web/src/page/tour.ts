@@ -4,7 +4,7 @@
 import { computed, effect, signal } from "@preact/signals";
 import { branches } from "./decoding/session";
 import type { Edit } from "./source";
-import { WORKED, block, changes, head, ids, isSilent, isZero, chosen, origin, read, shown, text, tour, written } from "./state";
+import { WORKED, block, changes, figure, head, ids, isSilent, isZero, chosen, origin, read, shown, text, tour, written } from "./state";
 
 /** As `vitral.page.tour.Stop`: its sentences are those of the page, or a lecturer's own in one language. */
 export interface Stop {
@@ -82,7 +82,8 @@ let left = 0;
 
 /** Begins the tour, or goes on where it was left. */
 export function begin(): void {
-  enter(present.value.includes(left) ? left : present.value[0]);
+  figure.value = ""; // alone, it has no room for what the stops speak of
+  enter(present.value.includes(left) ? left : (present.value[0] ?? stops.value.findIndex(isPossible)));
 }
 
 export function leave(): void {

@@ -395,8 +395,8 @@ def inspect(
         UsageError: not a run, an empty text, one longer than the context, or an unseen character.
     """
     from vitral.app.results import Inspection
-    from vitral.inspection import inspect_text
     from vitral.inspection.edits import edits_of, read_edits
+    from vitral.inspection.one_text import inspect_text
 
     loaded = opened(run, checkpoint, device, dtype, corpus)
     loaded.require_own_text()

@@ -208,7 +208,7 @@ def import_(
     """
     from vitral.app.run import Run
     from vitral.interop import import_model
-    from vitral.interop.hub import is_hub
+    from vitral.interop.foreign import is_hub
 
     name = str(source)  # a revision of the hub is no part of the folder's name
     folder = free_folder(name.partition("@")[0].replace(":", "/") if is_hub(name) else name)

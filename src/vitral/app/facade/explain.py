@@ -238,7 +238,6 @@ def check(
         UsageError: there is no such example, it cannot be read (with its line), or the corrected file exists.
         StorageError: writing to disk failed.
     """
-    import vitral.report.checked_sheet  # noqa: F401  registers the page of a checked example
     from vitral.explanation import check
     from vitral.explanation.examples.by_name import find_example
 

@@ -28,13 +28,15 @@ if TYPE_CHECKING:
     from vitral.app.results import Names
     from vitral.app.run import Run
     from vitral.doctor import Diagnosis
-    from vitral.forecast import Forecast
     from vitral.report.model import ModelCount
     from vitral.report.survey import Survey
     from vitral.runs import RunConfig
+    from vitral.training.forecast import Forecast
 
 Counted = Annotated[RunLike, Argument("PRESET|CONFIG.toml|TEXT|RUN", offers="presets texts")]
 Vocabulary = Annotated[TextOrTable | None, Option("--corpus", parsed=str, offers="texts")]
+WORDS = Path(__file__).parents[1] / "words.toml"
+"""The glossary, each word in one sentence, in alphabetical order."""
 
 
 @validated
@@ -119,7 +121,7 @@ def count(
         encoding: Encoding of the text, such as shift_jis or cp1252.  [default: UTF-8]
         field: Of JSON lines, the key of the text, such as text or message.content.  [default: lines as they are]
         glob: Of a folder, only files such as '*.py'; repeatable.  [default: all]
-        settings: Set a configuration value, as in model.d_model=64; repeatable.
+        settings: Set a configuration value, as in model.d_model=64; repeatable (all are in docs/configuration.md).
 
     Raises:
         UsageError: an invalid configuration, or its text cannot be read.
@@ -152,12 +154,12 @@ def forecast(
         corpus: Count with the vocabulary of this text.
         vocabulary: Count with this many tokens.  [default: the nominal vocabulary of a preset, that of the text or run]
         tokenizer: char, byte, bpe, or bpe with its size, as in bpe:1024.  [default: chosen for the text]
-        settings: Set a configuration value, as in model.d_model=64; repeatable.
+        settings: Set a configuration value, as in model.d_model=64; repeatable (all are in docs/configuration.md).
 
     Raises:
         UsageError: an unknown kind, a configuration that `count` refuses, or batches that cannot be shared out evenly.
     """
-    from vitral.forecast import forecast_of
+    from vitral.training.forecast import forecast_of
 
     name, config, size, _advice = _configured(start, tokenizer, None, corpus, vocabulary, None, [settings])
     return forecast_of(name, config, size, gpus=gpus, kind=kind, measure=measure)
@@ -197,8 +199,7 @@ def _configured(
     if plan.corpus is not None or plan.config.training.plan == FIT:
         dataset = plan.dataset()
         fitted = plan.fitted(dataset)
-        advice = (*fitted.decisions[:1], *plan.text.lines, *fitted.decisions[1:])
-        return name, fitted.config, vocabulary or dataset.tokenizer.vocab_size, advice
+        return name, fitted.config, vocabulary or dataset.tokenizer.vocab_size, plan.text.lines + fitted.decisions
     if vocabulary is None:
         nominal = corpus is None and tokenizer is None and name in known
         vocabulary = known[name].vocabulary if nominal else plan.dataset().tokenizer.vocab_size
@@ -298,17 +299,17 @@ def list_words(word: str | None = None) -> "Names":
         UsageError: no word is like it.
     """
     from vitral.app.results import Names
-    from vitral.app.words import WORDS
-    from vitral.core.config import nearest
+    from vitral.core.config import nearest, read_toml
     from vitral.core.language import _
 
+    words = read_toml(WORDS)
     if word is not None:
-        found = [name for name in WORDS if word.casefold() in (name.casefold(), _(name).casefold())]
-        found = found or [name for name in WORDS if word.casefold() in f"{name} {_(name)}".casefold()]
+        found = [name for name in words if word.casefold() in (name.casefold(), _(name).casefold())]
+        found = found or [name for name in words if word.casefold() in f"{name} {_(name)}".casefold()]
         if not found:
-            raise UsageError("{name!r}: {hint}", name=word, hint=nearest(word, map(_, WORDS)))
-        return Names("words", {name: WORDS[name] for name in found}, {})
-    return Names("words", dict(sorted(WORDS.items(), key=lambda pair: _(pair[0]).casefold())), {})
+            raise UsageError("{name!r}: {hint}", name=word, hint=nearest(word, map(_, words)))
+        return Names("words", {name: words[name] for name in found}, {})
+    return Names("words", dict(sorted(words.items(), key=lambda pair: _(pair[0]).casefold())), {})
 
 
 @validated

@@ -66,7 +66,7 @@ def study(
             in slurm:slurm_partition=cpu,timeout_min=600.
         callback: Python only: called with every event of training and measuring.
         progress: Python only: whether the progress is shown; None: in a notebook.
-        settings: Set a configuration value, as in model.d_model=64; repeatable.
+        settings: Set a configuration value, as in model.d_model=64; repeatable (all are in docs/configuration.md).
 
     Note:
         From Python, the executor may also be any object with the `submit` of `concurrent.futures`.
@@ -111,7 +111,7 @@ def demo(
         on_plan: Python only: called with the `Demonstration` before anything is trained.
         callback: Python only: called with every event of training and measuring.
         progress: Python only: whether the progress is shown; None: in a notebook.
-        settings: Set a configuration value, as in model.d_model=64; repeatable.
+        settings: Set a configuration value, as in model.d_model=64; repeatable (all are in docs/configuration.md).
 
     Raises:
         UsageError: `out` contains something else, or an invalid configuration.

@@ -89,7 +89,7 @@ def train(
             all cores]
         callback: Python only: called with every event of training; if it raises, the run is saved first.
         progress: Python only: whether the progress is shown; None: in a notebook.
-        settings: Set a configuration value, as in model.d_model=64; repeatable.
+        settings: Set a configuration value, as in model.d_model=64; repeatable (all are in docs/configuration.md).
 
     Note:
         From Python, `corpus` may be a table with keys of `[corpus]`, and `settings` are tables of the configuration, as
@@ -151,7 +151,7 @@ def resume(
         Interrupted: as for `train`.
     """
     from vitral.app.session import time_frame
-    from vitral.report.run import require_run_report
+    from vitral.report.run import write_run_report
     from vitral.training import resume
     from vitral.training.ranks import joined
     from vitral.training.resumption import FinishedRun
@@ -163,7 +163,7 @@ def resume(
             with _trained(folder, progress, callback) as told:
                 resume(folder, callback=told, **how, frame=time_frame())
         except FinishedRun:
-            require_run_report(folder)  # it may have been killed while it was written
+            write_run_report(folder)  # it may have been killed while it was written
             raise
     return _ended(folder)
 

@@ -125,9 +125,13 @@ def tell(sentence: str, /, **places: Any) -> None:
 
 
 def runnable(text: str) -> str:
-    """A text whose commands call this program as this shell finds it."""
+    """A text whose commands to be typed call this program as this shell finds it; one inside a sentence has its name.
+
+    To be typed is what begins a line or a column, or stands behind a colon.
+    """
     name = program()
-    return text if name == "vitral" else re.sub(r"\bvitral (?=[a-z])", lambda _found: f"{name} ", text)
+    typed = r"(?m)(^ *|  |: )vitral (?=[a-z])"
+    return text if name == "vitral" else re.sub(typed, lambda found: f"{found[1]}{name} ", text)
 
 
 def print_json(data: Any, indent: int | None = 2) -> None:

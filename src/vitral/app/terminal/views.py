@@ -55,23 +55,12 @@ def show(result: Any, *, format: TableFormat = "text") -> None:
 
 def _table(result: Any, *, is_data: bool) -> "Table":
     """The table of a result; as data it may have more columns."""
-    match type(result).__name__:
-        case "Forecast":
-            from vitral.report.model import forecast_table
+    from vitral.report.notebook import form
 
-            return forecast_table(result)
-        case "Measures" | "TextMeasures":
-            from vitral.report.survey import losses_table
-
-            return losses_table(result, baselines=True)
-        case "RunComparison":
-            from vitral.report.side_by_side import comparison_data, comparison_table
-
-            return comparison_data(result) if is_data else comparison_table(result)
-        case "StudyPage":
-            return result.data if is_data else result.shown
-        case _:
-            return result.data() if is_data and hasattr(result, "data") else result.table()
+    if hasattr(result, "shown"):  # the comparisons of a study, whose table is a file
+        return result.data if is_data else result.shown
+    made: Any = (is_data and form(result, "data")) or form(result, "table")
+    return made()
 
 
 def show_object(result: Any, *, format: Format = "text") -> int:
@@ -91,11 +80,10 @@ def show_with_page(result: Any, *, out: Path | None = None, format: TableFormat 
         out: Folder for a page, tables and figures (SVG, PNG, PDF).  [default: none]
         format: Output for people (text), programs (json, csv) or documents (markdown, latex).
     """
-    from vitral.report.side_by_side import write_comparison
+    from vitral.report.notebook import form
 
-    page = None
-    if out is not None:  # first: the reader of a pipe may leave
-        page = result.write(out) if hasattr(result, "write") else write_comparison(result, out)
+    write: Any = form(result, "write")
+    page = None if out is None else write(out)  # first: the reader of a pipe may leave
     show(result, format=format)
     if page is not None and format == "text":
         tell("page: {path}", path=page)

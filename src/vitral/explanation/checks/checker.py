@@ -27,8 +27,7 @@ from vitral.explanation.checks.report import FINE, ORDER, CheckedQuantity, Check
 from vitral.explanation.checks.rounding import EXACTLY, TOLERANCE, RoundingRule, within
 from vitral.explanation.checks.units import is_whole
 from vitral.explanation.examples.example import Example
-from vitral.explanation.recipe import SheetQuantity
-from vitral.explanation.sheet import computed
+from vitral.explanation.recipe import SheetQuantity, follow
 
 MOST_ODD = 2
 """A rule is known if at most so many numbers, or one row, are inside the interval, but not explained."""
@@ -62,7 +61,8 @@ class _Checker:
         """Start from the given numbers, or from what they were before they were rounded."""
         self.example, self.given = example, given
         if given is not None:
-            values = computed(example.sheet.quantities, given.values)
+            values = dict(given.values)
+            follow(iter(example.sheet.quantities), values)
             example = replace(example, sheet=replace(example.sheet, values=values))
         self.sheet = example.sheet
         self.author = author = Author(example, given.boxes if given else None)

@@ -23,6 +23,7 @@ from vitral.explanation.expressions import (
     substituted,
 )
 from vitral.explanation.expressions.tree import Table
+from vitral.explanation.recipe import RESIDUAL
 
 WILD = ("a", "b", "c", "d_k", "g", "k", "s", "x", "y", "M", "bias")
 """Names in patterns: k is a number; d_k, s and M constants; bias a vector that is added; the others any tree."""
@@ -76,7 +77,6 @@ not-renormalised: normalised(a) -> a
 """Kind of a slip and its placeholders, what is meant, what is done."""
 MOST_KEPT = 8
 """A filter by probability may have kept fewer words than this."""
-RESIDUAL = ("attn_sum", "resid_mid", "mlp_sum", "resid_post")
 ACTIVATIONS = ("relu", "gelu", "silu", "tanh", "sigmoid", "abs")
 INVERSES = {"divide": "multiply", "multiply": "divide", "add": "subtract", "subtract": "add"}
 OTHERS = {"sin": "cos", "cos": "sin", "mean": "sum", "sum": "mean", "max": "min", "min": "max"}

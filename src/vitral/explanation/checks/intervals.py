@@ -14,7 +14,7 @@ from torch.func import vmap
 
 from vitral.explanation.checks.rounding import RoundingRule
 from vitral.explanation.checks.units import is_whole
-from vitral.explanation.expressions import DEFINITIONS, PRIMITIVES, Call, Reference, Tree, compute, every, references
+from vitral.explanation.expressions import PRIMITIVES, Call, Reference, Tree, compute, references
 
 SIDE = ("_power", "_root", "σ_row", "_σ", "_Φ", "_t", "_s", "μ")
 """Numbers on the side that an author may have rounded without saying so."""
@@ -104,45 +104,34 @@ def reached(tree: Tree, boxes: Mapping[str, Interval], size: float, rule: Roundi
 def _searched(tree: Tree, boxes: Mapping[str, Interval], size: float, rule: RoundingRule) -> Interval:
     """The extremes over the box of the inputs and of what is rounded on the way, each cell at a point of its own.
 
-    Points are tensors [2 bounds, cells, numbers]; where the function goes through each row, [2 bounds, cells of a row,
-    rows, numbers of a row].
+    Points are tensors [2 bounds, cells, numbers].
     """
     centre, box = _box(tree, boxes, size, rule)
     if not box:
         return Interval(centre, centre)
-    calls = [call for call in every(tree) if call.function not in (*DEFINITIONS, "aside", "plain", "shift")]
-    kinds = [(PRIMITIVES[call.function].kind, call.settings) for call in calls]
-    by_row = centre.dim() > 0 and all(kind == "cell" or (kind, axis) == ("fold", (-1,)) for kind, axis in kinds)
-    rows, width = (centre.shape[:-1], centre.shape[-1]) if by_row else ((), centre.numel())
-
-    def inputs(x: Tensor) -> Tensor:
-        return x.expand(*rows, *(x.shape[-1:] or (1,))) if by_row else x.reshape(-1)
-
     values = {name: boxes[name].middle for name in references(tree)}
 
-    def made(*parts: Tensor) -> Tensor:
-        known = dict(zip(box, parts, strict=True))
-        other = {key.name: part for key, part in known.items() if isinstance(key, Reference)}
-        return compute(tree, {**values, **other}, lambda call, of: of[0] + known[call] if call in known else None)
-
     def flat(*parts: Tensor) -> Tensor:
-        return made(*(part.reshape(x.shape) for part, (x, _) in zip(parts, box.values(), strict=True))).reshape(-1)
+        known = {key: part.reshape(middle.shape) for (key, (middle, _)), part in zip(box.items(), parts, strict=True)}
+        other = {key.name: part for key, part in known.items() if isinstance(key, Reference)}
+        made = compute(tree, {**values, **other}, lambda call, of: of[0] + known[call] if call in known else None)
+        return made.reshape(-1)
 
-    middles, radii = ([inputs(each) for each in kind] for kind in zip(*box.values(), strict=True))
-    low, high = centre.reshape(*rows, width), centre.reshape(*rows, width)
-    if width * max(centre.numel(), *(x.numel() for x in middles)) > MOST_NUMBERS:
+    middles, radii = ([each.reshape(-1) for each in kind] for kind in zip(*box.values(), strict=True))
+    low = high = centre.reshape(-1)
+    if len(low) * max(len(low), *map(len, middles)) > MOST_NUMBERS:
         return Interval(torch.full_like(centre, -torch.inf), torch.full_like(centre, torch.inf))
-    points = [x.expand(2, width, *x.shape) for x in middles]
-    side = torch.tensor([-1.0, 1.0])
+    points = [x.expand(2, len(low), -1) for x in middles]
+    side = torch.tensor([-1.0, 1.0])[:, None, None]
     for _ in range(CORNERS):
         points = [x.detach().clone().requires_grad_() for x in points]
-        cells = (made(*points) if by_row else vmap(vmap(flat))(*points)).diagonal(dim1=1, dim2=-1)
+        cells = vmap(vmap(flat))(*points).diagonal(dim1=1, dim2=-1)
         if not cells.requires_grad:  # the inputs do not matter
             return Interval(centre, centre)
         slopes = torch.autograd.grad(cells.sum(), points, allow_unused=True, materialize_grads=True)
         low, high = torch.fmin(low, cells[0].detach()), torch.fmax(high, cells[1].detach())
         points = [
-            x + radius * torch.where(slope < 0, -1.0, 1.0) * side.reshape(2, *(1,) * (x.dim() + 1))
+            x + radius * torch.where(slope < 0, -1.0, 1.0) * side
             for x, radius, slope in zip(middles, radii, slopes, strict=True)
         ]
     return Interval(low.reshape(centre.shape), high.reshape(centre.shape))

@@ -6,6 +6,7 @@ from pathlib import Path, PurePath
 from vitral.core.errors import UsageError
 from vitral.core.files import read_capped, readable
 from vitral.explanation.documents.finder import GridDocument
+from vitral.explanation.documents.grid import CsvGrid, MarkdownGrid, SheetGrid
 from vitral.explanation.examples.document import Document, TomlDocument
 
 SUFFIXES = (".toml", ".md", ".markdown", ".txt", ".csv", ".tsv", ".xlsx")
@@ -42,8 +43,6 @@ def document_of(raw: bytes, name: str, *, mend: bool = False) -> Document:
     Raises:
         UsageError: the format is not what it seems, or nothing is found in it.
     """
-    from vitral.explanation.documents.grid import CsvGrid, MarkdownGrid, SheetGrid
-
     if len(raw) > MOST_BYTES:
         raise UsageError("{path}: more than {most:,} bytes: not a worked example", path=name, most=MOST_BYTES)
     suffix = PurePath(name).suffix.lower()

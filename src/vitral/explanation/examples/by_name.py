@@ -17,13 +17,9 @@ from vitral.explanation.examples.file import read_example
 
 def gallery() -> dict[str, str]:
     """The bundled worked examples: their TOML texts by name."""
-    files = [
-        file for file in (resources.files("vitral.explanation") / "gallery").iterdir() if file.name.endswith(".toml")
-    ]
-    return {
-        file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
-        for file in sorted(files, key=lambda file: file.name)
-    }
+    files = (resources.files("vitral.explanation") / "gallery").iterdir()
+    texts = {file.name: file.read_text(encoding="utf-8") for file in files if file.name.endswith(".toml")}
+    return {name.removesuffix(".toml"): texts[name] for name in sorted(texts)}
 
 
 def find_example(named: str | Path) -> Example:

@@ -16,9 +16,9 @@ from vitral.explanation.examples.places import Fault, at
 from vitral.explanation.examples.settings import Head
 from vitral.explanation.expressions import Call, Constant, read
 from vitral.explanation.formulas.notation import Equation, Name, Number, Product, Sum, Words
-from vitral.explanation.recipe import SheetQuantity
+from vitral.explanation.recipe import SheetQuantity, follow
 from vitral.explanation.rows import CellNamer, Row
-from vitral.explanation.sheet import Sheet, computed
+from vitral.explanation.sheet import Sheet
 from vitral.model import ModelConfig, parameter_table
 from vitral.runs.config import preset_model
 
@@ -116,11 +116,12 @@ def parameter_sheet(head: Head) -> Sheet:
     counted = Counted(tuple(tuple(table[name] for name in names) for names in shapes.values()))
     total = read("lifted(sum(rows, -1, 1))")
     total = Call("add", (total, Constant(rest, "others"))) if rest else total
-    quantities = (
+    values: dict[str, Tensor] = {}
+    rows_and_total = (
         SheetQuantity("rows", ("row",), Constant.of(counted.counts()), counted),
         SheetQuantity("total", ("total",), total),
     )
-    return Sheet(quantities, computed(quantities, {}), vocabulary=tuple(shapes))
+    return Sheet(follow(iter(rows_and_total), values), values, vocabulary=tuple(shapes))
 
 
 def _of_model(head: Head) -> dict[str, Shape]:

@@ -8,8 +8,8 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -100,6 +100,20 @@ SHARES = 20
 """The probabilities of a choice are whole numbers of 1/20, which two decimals write exactly."""
 
 SCORES = ("scores", "scaled", "masked", "weights")
+NAMES = (N_("scaled"), N_("masked"), N_("weights"), N_("output"), N_("probabilities"))
+"""Quantities that an exercise calls by a word of its language."""
+OF_DIFFERENCE = (
+    *(
+        N_("other"),
+        N_("difference"),
+        N_("average"),
+        N_("deviation"),
+        N_("variance"),
+        N_("error"),
+        N_("low"),
+        N_("high"),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -125,7 +139,8 @@ def problems(exercise: Exercise) -> Iterator[Problem]:
     # The stream of the former exercises, whose numbers stay the same.
     random_ = random.Random(f"tiny {exercise.seed}" if kind in ("attention", "multi-head") else exercise.name)
     while True:
-        yield DRAWN[kind][0](exercise, random_)
+        problem = DRAWN[kind][0](exercise, random_)
+        yield replace(problem, asked=tuple(_(name) if name in NAMES else name for name in problem.asked))
 
 
 def _matrix(random_: random.Random, rows: int, columns: int) -> list[list[int]]:
@@ -272,15 +287,16 @@ def _difference(exercise: Exercise, random_: random.Random) -> Problem:
     mean = random_.randint(-5, 9)
     base = [random_.randint(13, 19) for _ in deviations]
     other = [loss + mean + deviation for loss, deviation in zip(base, deviations, strict=True)]
-    given = {"base": [each / 10 for each in base], "other": [each / 10 for each in other], "t": T_OF_FOUR}
+    against, difference, average, deviation, variance, error, low, high = map(_, OF_DIFFERENCE)
+    given = {"base": [each / 10 for each in base], against: [each / 10 for each in other], "t": T_OF_FOUR}
     steps = {
-        "difference": "other - base",
-        "average": "mean(difference)",
-        "deviation": "difference - average",
-        "variance": "sum(deviation * deviation) / 3",
-        "error": "sqrt(variance / 4)",
-        "low": "average - t * error",
-        "high": "average + t * error",
+        difference: f"{against} - base",
+        average: f"mean({difference})",
+        deviation: f"{difference} - {average}",
+        variance: f"sum({deviation} * {deviation}) / 3",
+        error: f"sqrt({variance} / 4)",
+        low: f"{average} - t * {error}",
+        high: f"{average} + t * {error}",
     }
     return Problem({"decimals": exercise.decimals}, given, tuple(steps), steps)
 
@@ -297,6 +313,9 @@ DRAWN: dict[str, tuple[Callable[[Exercise, random.Random], Problem], Effort]] = 
 }
 """For each kind, the drawing of a problem, and the most that one of the usual sizes asks of a hand."""
 
+
+_toml = partial(json.dumps, ensure_ascii=False)
+"""A text, a number or a list as TOML."""
 
 MOST_DRAWS = 400
 """Problems that are drawn before the easiest of them is taken; only sizes above the usual ones need so many."""
@@ -384,23 +403,16 @@ def _text(exercise: Exercise, problem: Problem, answers: Mapping[str, Any], *, b
         blanks: whether a line says how to fill them in.
     """
     title = _("{kind}: exercise number {seed}", kind=_(KINDS[exercise.kind].title), seed=exercise.seed)
-    lines = [f"title = {_literal(title)}"]
-    lines += [f"{name} = {_literal(value)}" for name, value in problem.settings.items()]
+    lines = [f"title = {_toml(title)}"]
+    lines += [f"{name} = {_toml(value)}" for name, value in problem.settings.items()]
     for section, table in (("given", problem.given), ("steps", problem.steps)):
         if table:
-            lines += ["", f"[{section}]", *(f"{name:<3} = {_literal(value)}" for name, value in table.items())]
+            lines += ["", f"[{section}]", *(f"{_key(name):<3} = {_toml(value)}" for name, value in table.items())]
     hint = _("Put your numbers in place of the question marks, then: vitral check THIS_FILE")
     lines += ["", *([f"# {hint}"] if blanks else []), "[claimed]"]
-    lines += [f"{_key(name)} = {_literal(answers[name])}" for name in problem.asked]
+    lines += [f"{_key(name)} = {_toml(answers[name])}" for name in problem.asked]
     return "\n".join(lines) + "\n"
 
 
 def _key(name: str) -> str:
-    return f'"{name}"' if name.rpartition("_")[2].replace(".", "").isdigit() else name
-
-
-def _literal(value: Any) -> str:
-    """A value as TOML."""
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_literal, value)) + "]"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+    return f'"{name}"' if name.rpartition("_")[2].replace(".", "").isdigit() or not name.isascii() else name

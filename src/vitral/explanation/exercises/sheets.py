@@ -47,7 +47,7 @@ class PaperTask:
     """One quantity to compute.
 
     Attributes:
-        heading: with its number.
+        heading: what it is; with its number, if it is one of the six steps of attention.
         formulas: of each number; several if the quantity is computed from others that are not asked.
         grids: where the numbers go.
     """
@@ -86,8 +86,6 @@ class Paper:
 
 
 TITLES = {
-    "k": N_("Projection: keys"),
-    "v": N_("Projection: values"),
     "loss": N_("Loss"),
     "d_logits": N_("Derivative of the loss by each logit"),
     "d_w_u": N_("Derivative of the loss by each number of w_u"),
@@ -150,7 +148,7 @@ class ExerciseSheet:
         for step in steps:
             on_the_way.append(step)
             if step.name in asked:
-                tasks.append(_task(len(tasks) + 1, on_the_way, key, filled=filled))
+                tasks.append(_task(on_the_way, key, filled=filled))
                 on_the_way = []
         title = _("Key: {title}", title=key.title) if filled else key.title
 
@@ -211,7 +209,7 @@ def _intro(key: Example) -> Iterable[str]:
             "derivative by a logit is its probability, minus 1 for the target, divided by the number of positions. "
             "By the chain rule d_w_u = xᵀ d_logits and d_x = d_logits w_uᵀ."
         )
-    if "deviation" in sheet:
+    if _("deviation") in sheet:
         yield _(
             "Two variants were trained from the same four seeds; base and other are their test losses. t is Student's "
             "factor for four numbers and 95%. Where the interval contains 0, no difference is shown."
@@ -237,7 +235,7 @@ def _scale_in_words(sheet: Sheet) -> str:
     return _("The scores are not scaled.")
 
 
-def _task(place: int, steps: list[Step], key: Example, *, filled: bool) -> PaperTask:
+def _task(steps: list[Step], key: Example, *, filled: bool) -> PaperTask:
     """The task of the last of these steps; the others are not asked."""
     say, step = phrases(), steps[-1]
     formulas = tuple(one.formula for one in steps if text(one.formula, key.decimals, say))
@@ -247,8 +245,8 @@ def _task(place: int, steps: list[Step], key: Example, *, filled: bool) -> Paper
         return None if not filled else words[int(cell)] if words else _rounded(cell, key.decimals)
 
     grids = tuple(_grid(panel, written, is_asked=True) for panel in step.panels)
-    title = _(TITLES[step.name]) if step.name in TITLES else step.title
-    return PaperTask(f"{place}. {title}", formulas, grids)
+    titles = {name: _(title) for english, title in TITLES.items() for name in (english, _(english))}
+    return PaperTask(titles.get(step.name, step.title), formulas, grids)
 
 
 def _grid(panel: Panel, written: Callable[[float], str | None], *, is_asked: bool = False) -> PaperGrid:

@@ -1,10 +1,8 @@
 """The value of a tree, and its shape and cost before anything is computed."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -71,14 +69,14 @@ def call_of(tree: Tree, function: str) -> Call | None:
     return next((call for call in every(tree) if call.function == function), None)
 
 
-def evaluate(tree: Tree, values: Values, hook: Hook | None = None) -> Tensor:
+def evaluate(tree: Tree, values: Values) -> Tensor:
     """The value of an author's expression, float64.
 
     Raises:
         UsageError: as `shape_of`.
     """
     shape_of(tree, {name: tuple(value.shape) for name, value in values.items()})
-    return compute(tree, values, hook)
+    return compute(tree, values)
 
 
 def shape_of(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
@@ -92,36 +90,27 @@ def shape_of(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ..
 
 @lru_cache(maxsize=4096)  # a check evaluates the same expression many times, a search many expressions
 def _shape_of(tree: Tree, shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[int, ...]:
-    return tuple(compute(tree, {name: _zeros(shape) for name, shape in shapes}, _empty).shape)
+    without_numbers = {name: torch.empty(shape, dtype=torch.float64, device="meta") for name, shape in shapes}
+    return tuple(compute(tree, without_numbers, _sized).shape)
 
 
-def _zeros(shape: Sequence[int]) -> Tensor:
-    """Zeros that take no memory."""
-    return torch.zeros((), dtype=torch.float64).expand(tuple(shape))
+def _sized(call: Call, parts: list[Tensor]) -> Tensor:
+    """A call's value, of tensors without numbers.
 
-
-def _empty(call: Call, parts: list[Tensor]) -> Tensor:
-    """Zeros in the shape of a call's value; what may be larger than its arguments is not computed."""
-    shapes = [part.shape for part in parts]
+    Raises:
+        UsageError: shapes that do not fit, or a value that is too large.
+    """
     try:
-        if PRIMITIVES[call.function].kind == "cell":
-            shape = np.broadcast_shapes(*shapes)
-        elif call.function == "matmul":
-            left, right = shapes
-            if left[-1] != right[-2:][0]:
-                raise ValueError(left, right)
-            shape = (*np.broadcast_shapes(left[:-2], right[:-2]), *left[-2:-1], *right[1:][-1:])
-        else:
-            shape = compute(call, {}, None, dict(zip(call.arguments, parts, strict=True))).shape
+        value = PRIMITIVES[call.function].value(*parts, *call.settings)
     except (RuntimeError, IndexError, ValueError):
-        found = ", ".join(str(list(shape)) for shape in shapes)
+        found = ", ".join(str(list(part.shape)) for part in parts)
         raise UsageError(
             "{function} of {shapes}: the shapes do not fit", function=call.function, shapes=found
         ) from None
-    if math.prod(shape) > MOST_ELEMENTS:
+    if value.numel() > MOST_ELEMENTS:
         complaint = N_("{function}: {n:,} numbers in one step; a worked example is smaller")
-        raise UsageError(complaint, function=call.function, n=math.prod(shape))
-    return _zeros(shape)
+        raise UsageError(complaint, function=call.function, n=value.numel())
+    return value
 
 
 def from_the_end(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> Tree:

@@ -1,6 +1,6 @@
 """Formulas and arithmetic as small trees, and their written forms: plain text, MathML and LaTeX."""
 
-from vitral.explanation.formulas.forms import latex, lines, markdown_latex, mathml, sides, text
+from vitral.explanation.formulas.forms import latex, lines, markdown_latex, mathml, text
 from vitral.explanation.formulas.writer import MOST_TERMS, decimals, number, value_of
 
 __all__ = [
@@ -11,7 +11,6 @@ __all__ = [
     "markdown_latex",
     "mathml",
     "number",
-    "sides",
     "text",
     "value_of",
 ]

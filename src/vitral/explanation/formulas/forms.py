@@ -14,11 +14,6 @@ def text(expression: Expression, digits: int, say: Phrases) -> str:
     return Form(digits, say).write(expression)
 
 
-def sides(equation: Equation, digits: int, say: Phrases) -> list[str]:
-    """The sides of an equation in plain text; a side written like the one before is not repeated."""
-    return Form(digits, say).sides(equation)
-
-
 def lines(equation: Equation, digits: int, say: Phrases) -> list[str]:
     """Lines of plain text: every equation with its signs of equality below one another."""
     written: list[str] = []

@@ -133,7 +133,9 @@ def argument_digits(function: Apply, digits: int) -> int:
     return digits
 
 
-WORDS = frozenset((N_("sin"), N_("mean"), N_("row"), N_("kept"), N_("others")))
+WORDS = frozenset(
+    (N_("sin"), N_("mean"), N_("sum"), N_("row"), N_("kept"), N_("others"), N_("scaled"), N_("masked"), N_("weights"))
+)
 """Names in formulas that are words of a language; all other names are those of quantities and functions."""
 NOISE = 1e-15
 """What is smaller is 0, up to the rounding of double precision."""
@@ -210,7 +212,7 @@ class Form:
 
     def told(self, letters: str) -> str:
         """A name; translated if it is a word."""
-        return self.say.told(letters) if letters in WORDS else letters
+        return letters if letters not in WORDS or self.say.in_data else self.say.told(letters)
 
     def written(self, expression: Number) -> str:
         """The characters of a number, with a decimal point."""

@@ -8,12 +8,11 @@ from typing import Any
 import safetensors.torch
 
 from vitral.core.files import as_json
-from vitral.evaluation.masking import mask_token
 from vitral.interop.foreign import CONFIG, WEIGHTS, WITHOUT_PROOF, needed
 from vitral.interop.form import Form
+from vitral.interop.forms import all_forms, first
 from vitral.interop.forms.bert import BERT
 from vitral.interop.proof import Draft, Opened, cannot_open
-from vitral.interop.registry import all_forms, first
 from vitral.interop.rewrites import Weighted
 from vitral.interop.rules import exported
 from vitral.interop.tokenizer_json import tokenizer_files
@@ -50,7 +49,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
     """
     known, model = all_forms(), Weighted(run.model.config, run.model.state_dict())
     form, said = (known[to], known[to].said(model)) if to in known else first(known.values(), model)
-    mask = mask_token(run.tokenizer) if form is BERT else None
+    mask = run.tokenizer.mask if form is BERT else None
     masks = {} if mask is None else {"mask_token": run.tokenizer.label(mask)}
     files = {
         CONFIG: as_json(config_of(form, said, run)),

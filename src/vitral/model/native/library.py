@@ -20,12 +20,10 @@ class Native:
     Attributes:
         library: opened; None if it cannot be used.
         found: in one line, the instructions it uses or why it is not used, as a message.
-        is_stale: whether it was built from another version of its source.
     """
 
     library: ctypes.CDLL | None
     found: str
-    is_stale: bool = False
 
 
 def native() -> Native:
@@ -48,5 +46,5 @@ def _opened(path: Path) -> Native:
         return Native(None, N_("cannot be opened; {command} builds it anew").format(command=BUILD))
     if of_source != source_hash().encode():
         found = N_("built from another version of its source, so it is not used; {command} builds it anew")
-        return Native(None, found.format(command=BUILD), is_stale=True)
+        return Native(None, found.format(command=BUILD))
     return Native(library, processor.decode())

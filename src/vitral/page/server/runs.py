@@ -33,8 +33,8 @@ from vitral.page.server.named_values import Name, Reducing, read_off
 from vitral.page.tokens import encoded
 from vitral.runs import LoadedRun, load_run
 from vitral.runs.checkpoint import list_checkpoints, load_checkpoint
+from vitral.runs.film import load_frame
 from vitral.runs.loading import load_weights
-from vitral.training.film import load_frame
 
 MOST_ANSWER = 1 << 29
 """Bytes of an answer."""

@@ -12,10 +12,19 @@ import numpy as np
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.data import Batches
-from vitral.inspection import KINDS, NAMED_FROM, ablations, attention_sinks, head_patterns, window_targets
-from vitral.inspection.attention import BROAD, LEAST_KEYS, against_other_seeds, attention_rows, rows_of
+from vitral.inspection.ablation import ablations, attention_sinks
+from vitral.inspection.attention import (
+    BROAD,
+    KINDS,
+    LEAST_KEYS,
+    NAMED_FROM,
+    against_other_seeds,
+    attention_rows,
+    head_patterns,
+    rows_of,
+)
 from vitral.inspection.relevance import weight_relevance
-from vitral.inspection.targets import next_token_targets
+from vitral.inspection.targets import next_token_targets, window_targets
 from vitral.studies.claims import every
 from vitral.studies.probe import (
     Against,
@@ -83,7 +92,7 @@ def patterns(trained: Trained) -> Plain:
     """Pattern and ablation of every head; no layers for a model without attention."""
     model = trained.model
     if model.mask is None:
-        return {"loss": None, "uniform": {}, "layers": []}
+        return {"uniform": {}, "layers": []}
     require_causal_lm(trained)
     watched, scored = (
         Batches(trained.test, context_length=model.config.context_length, batch_size=windows, seed=0).batch(0)
@@ -94,7 +103,7 @@ def patterns(trained: Trained) -> Plain:
     for layer, without in zip(found["layers"], ablated["blocks"], strict=True):
         layer["heads"] = [head | more for head, more in zip(layer["heads"], without["heads"], strict=True)]
         layer["all"] = without["attention"]
-    return {"loss": ablated["loss"], "rows": attention_rows(model, watched[0], trained.size(*ROWS)), **found}
+    return {"rows": attention_rows(model, watched[0], trained.size(*ROWS)), **found}
 
 
 NAMED = [

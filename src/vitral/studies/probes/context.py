@@ -8,7 +8,8 @@ from typing import Any
 from vitral.core.language import N_, _
 from vitral.core.text import capital, nats
 from vitral.evaluation import bigram_entropy, entropy_by_place
-from vitral.inspection import few_shot_losses, loss_by_context, loss_by_position
+from vitral.evaluation.losses import final_split
+from vitral.inspection.positions import few_shot_losses, loss_by_context, loss_by_position
 from vitral.studies.probe import (
     Against,
     ArmMeasures,
@@ -31,7 +32,6 @@ from vitral.studies.probe import (
     difference,
     require_causal_lm,
 )
-from vitral.studies.texts import final_split
 
 NATS = "nats per token"
 

@@ -8,10 +8,11 @@ from statistics import fmean
 from vitral.core.language import N_, _, number
 from vitral.core.text import NONE, capital, minus
 from vitral.evaluation.masking import filling_of
-from vitral.inspection import capabilities, classify_passages, linear_probes, recall_under_masks, untrained
 from vitral.inspection.cost import WAYS, cost_by_length
-from vitral.inspection.probing import SPLITS
-from vitral.inspection.recall import BATCH, BINS, KEYS, LAYERS, VALUES, WINDOW
+from vitral.inspection.gradients import untrained
+from vitral.inspection.mask_capabilities import capabilities
+from vitral.inspection.probing import SPLITS, classify_passages, linear_probes
+from vitral.inspection.recall import BATCH, BINS, KEYS, LAYERS, VALUES, WINDOW, recall_under_masks
 from vitral.studies.probe import (
     Against,
     ArmMeasures,
@@ -75,8 +76,7 @@ CHAIN = Quantity(N_("loss (infilling, both sides, chain rule)"), "filling/chain/
 TARGETS = Quantity(N_("targets"), "targets", digits=0)
 METHOD = N_(
     "Infilling: the token after {gap} tokens and before {right}, at a mask token or by the chain rule, p(c | left) · "
-    "p(right | left, c). Continuation: the token after {gap}. Moved: total variation of the prediction when the next "
-    "token is swapped for another window's; follows: share of swaps after which the new token is predicted."
+    "p(right | left, c). Continuation: the token after {gap}."
 )
 
 

@@ -4,7 +4,9 @@ import math
 from typing import Any
 
 from vitral.core.language import N_, _, listed, number
-from vitral.inspection import attention_saturation, saturation, softmax, untrained
+from vitral.inspection import saturation, softmax
+from vitral.inspection.gradients import untrained
+from vitral.inspection.saturation import attention_saturation
 from vitral.inspection.softmax import FIXED, SURE, change, expected_variance, score_statistics
 from vitral.inspection.targets import scored_windows
 from vitral.studies.probe import (
@@ -148,7 +150,6 @@ def attention_in_models(trained: Trained) -> Plain:
     batch = scored_windows(trained.test, time, trained.size(*WINDOWS))
     return {
         "d_head": model.config.d_head,
-        "windows": len(batch[0]),
         "fresh": attention_saturation(untrained(model, trained.seed), *batch),
         "trained": attention_saturation(model, *batch),
         "uniform_mutual_information": saturation.uniform_mutual_information(time),

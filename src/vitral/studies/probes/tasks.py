@@ -16,17 +16,19 @@ from vitral.core.language import N_, _
 from vitral.data.batches import IGNORED
 from vitral.data.tasks import KeyValueRecall, MarkovChains, RepeatedStrings, Task
 from vitral.evaluation.losses import predicted, reading_of_config
-from vitral.inspection import (
+from vitral.inspection.gradients import untrained
+from vitral.inspection.induction import (
+    OCCURRENCES,
+    PREDICTORS,
     chain_distances,
     count_nats,
     induction_ablation,
     induction_scores,
+    occurrences,
     periods_of,
-    recall_by_distance,
     repetition_nats,
-    untrained,
 )
-from vitral.inspection.induction import OCCURRENCES, PREDICTORS, occurrences
+from vitral.inspection.recall import recall_by_distance
 from vitral.inspection.targets import read_windows, window_starts
 from vitral.model import Transformer
 from vitral.runs import load_run, trajectory

@@ -9,7 +9,7 @@ from vitral.core.text import capital
 from vitral.data import Batches
 from vitral.data.batches import thinned
 from vitral.evaluation import evaluate_split
-from vitral.inspection import first_over_last, gradients_by_block, untrained
+from vitral.inspection.gradients import first_over_last, gradients_by_block, untrained
 from vitral.studies.probe import (
     Against,
     Arms,
@@ -157,7 +157,7 @@ def gradients(trained: Trained) -> Plain:
     states = {"fresh": untrained(model, trained.seed), "trained": model}
     if model.config.initialisation == "pytorch":
         states["small"] = untrained(model, trained.seed, "gpt2")
-    return {"positions": batch[0].numel()} | {name: gradients_by_block(one, *batch) for name, one in states.items()}
+    return {name: gradients_by_block(one, *batch) for name, one in states.items()}
 
 
 def _by_block(run: Mapping[str, Any]) -> Points:

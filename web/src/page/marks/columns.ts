@@ -10,18 +10,6 @@ export interface Columns {
 export const centre = ({ edges }: Columns, column: number): number => (edges[column] + edges[column + 1]) / 2;
 export const widthOf = ({ edges }: Columns, column: number): number => edges[column + 1] - edges[column];
 
-/** The column at x, or -1. */
-export function columnAt({ edges }: Columns, x: number): number {
-  if (!(x >= edges[0] && x < edges[edges.length - 1])) return -1;
-  let [low, high] = [0, edges.length - 1];
-  while (high - low > 1) {
-    const middle = (low + high) >> 1;
-    if (edges[middle] <= x) low = middle;
-    else high = middle;
-  }
-  return low;
-}
-
 /** How wide a token would like to be, in ems of a serif letter: one letter a square, a piece its length. */
 export const wish = (token: string): number => Math.max(1, 0.55 * [...token].length + 0.45);
 

@@ -29,13 +29,27 @@ const STEP_SENTENCES: Record<Step, Sentence> = {
   masked: N("later tokens cannot be looked at"),
   weights: N("softmax: each row sums to 1"),
 };
-/** What heads do, as `vitral.inspection` names it. */
-const KINDS: Record<string, Sentence> = {
-  itself: N("itself"), previous: N("previous"), near: N("near"), first: N("first"), same: N("same"), "after same": N("after same"), word: N("word"), line: N("line"), broad: N("broad"),
+/** What heads do, as `vitral.inspection` names it, and in a sentence. */
+const KINDS: Record<string, [Sentence, Sentence]> = {
+  itself: [N("itself"), N("Head {head} mostly looks at the token itself.")],
+  previous: [N("previous"), N("Head {head} mostly looks at the token just before.")],
+  near: [N("near"), N("Head {head} mostly looks two to four tokens back.")],
+  first: [N("first"), N("Head {head} mostly looks at the first token.")],
+  same: [N("same"), N("Head {head} mostly looks for earlier occurrences of the same token.")],
+  "after same": [N("after same"), N("Head {head} looks for an earlier occurrence of the same token, and copies what followed it: an induction head.")],
+  word: [N("word"), N("Head {head} mostly looks at where the word began.")],
+  line: [N("line"), N("Head {head} mostly looks at where the line began.")],
+  broad: [N("broad"), N("Head {head} spreads its attention over many tokens.")],
 };
 
 /** The tour asks the reader to find a kind: until then no map is named. */
-const kindOf = (kind: string | undefined): string | undefined => (kind === undefined || asking.value === "previous head" ? undefined : KINDS[kind] ? t(KINDS[kind]) : kind);
+const kindOf = (kind: string | undefined): string | undefined => (kind === undefined || asking.value === "previous head" ? undefined : KINDS[kind] ? t(KINDS[kind][0]) : kind);
+
+/** What the chosen head does, as far as that is known. */
+export function Habit() {
+  const kind = origin.value!.about.kinds?.[block.value]?.[head.value];
+  return kind !== undefined && KINDS[kind] && asking.value !== "previous head" ? <>{t(KINDS[kind][1], { head: `${block.value}.${head.value}` })}</> : null;
+}
 
 /** Above so many tokens a head has a map of its own, which can be enlarged: in the grid its cells would be thinner than a letter. */
 const MOST_IN_GRID = 72;
@@ -118,7 +132,8 @@ export function Heads() {
                   second: <Token id={ids[ranked[1]]} />, next: <Live value={seen[ranked[1]]} token={tokens.value[ranked[1]]} />,
                   rest: <Live value={ranked.slice(ranked.length > 2 && seen[ranked[1]] >= LEAST_TOLD ? 2 : 1).reduce((sum, source) => sum + seen[source], 0)} />,
                 })
-                : rich("In head {head} the token {token} can only look at itself.", { head: <b>{`${layer}.${which}`}</b>, token: <Token id={ids[at]} /> })}
+                : rich("In head {head} the token {token} can only look at itself.", { head: <b>{`${layer}.${which}`}</b>, token: <Token id={ids[at]} /> })}{" "}
+              <Habit />
             </p>
           )}
           <p>

@@ -14,6 +14,7 @@ import { atPosition } from "../source";
 import { ratings, saidBy } from "../wanted";
 import { N, Sentence as Written, number, ordinal, plural, rich, t } from "../words";
 import { Figure, Line } from "./Figure";
+import { Habit } from "./Heads";
 import { columns, narrow, tokens } from "./layout";
 import { explained, Live, Token, traced } from "./pieces";
 
@@ -43,16 +44,16 @@ const READS: Record<string, Written> = {
   bytes: N("It reads byte by byte."),
 };
 
-/** What this is, who answers, and what the answer is. */
-export function Introduction() {
+/** What this is, who answers, and what the answer is; of one head alone, what it does. */
+export function Introduction({ alone }: { alone: boolean }) {
   const { about } = origin.value!;
   return (
     <p class="introduction">
       {t(about.parameters < SMALL ? N("This small language model has {count} numbers.") : N("This language model has {count} numbers."), { count: about.parameters })}{" "}
-      {t(READS[String(about.tokenizer.kind)] ?? N("It reads in tokens, which are pieces of words."))}{" "}
+      {!alone && t(READS[String(about.tokenizer.kind)] ?? N("It reads in tokens, which are pieces of words."))}{" "}
       <span class="guess">{shown.value && <Guess />}</span>{" "}
       {about.source && <>{t("It reads one text whole and answers with another, token by token.")}{" "}</>}
-      {about.served ? t("Type anything: all is computed on this machine.") : t("Type anything: all is computed in this browser.")}
+      {alone ? <Habit /> : about.served ? t("Type anything: all is computed on this machine.") : t("Type anything: all is computed in this browser.")}
     </p>
   );
 }

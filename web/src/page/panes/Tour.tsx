@@ -3,7 +3,7 @@
 import { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { glass, still } from "../marks/theme";
-import { block, head, origin, shown, tour } from "../state";
+import { block, figure, head, origin, shown, tour } from "../state";
 import { begin, enter, here, isDone, isPossible, leave, present, stop, stops } from "../tour";
 import { number, plural, t } from "../words";
 import { ratings, saidBy } from "../wanted";
@@ -43,11 +43,11 @@ function reveal(part: HTMLElement, card: HTMLElement): void {
 export function TakeTour() {
   const count = present.value.length;
   const minutes = Math.max(1, Math.round((count * PACE) / MINUTE));
-  if (!count) return null;
+  if (!count && !figure.value) return null;
   return (
     <p class="take-tour">
       <button class="button" onClick={tour.value ? leave : begin}>
-        {tour.value ? t("leave the tour") : plural(minutes, "Take the tour: {stops}, one minute", "Take the tour: {stops}, {n} minutes", { stops: plural(count, "one stop", "{n} stops") })}
+        {tour.value ? t("leave the tour") : figure.value ? t("Take the tour") : plural(minutes, "Take the tour: {stops}, one minute", "Take the tour: {stops}, {n} minutes", { stops: plural(count, "one stop", "{n} stops") })}
       </button>
     </p>
   );

@@ -1,4 +1,4 @@
-// Attention worked: why one token looks at another, in five steps, with the numbers of the model.
+// Attention worked: why one token looks at another, in six steps, with the numbers of the model.
 
 import { ComponentChildren } from "preact";
 import { typed } from "../../typed";
@@ -12,7 +12,7 @@ import { Numbers, length, reach } from "../marks/plain";
 import { glass, theme } from "../marks/theme";
 import { anatomy, show } from "../numbers/opened";
 import { Edit } from "../source";
-import { WORKED, answering, block, compared, edits, head, isOff, origin, position, shown, stage } from "../state";
+import { WORKED, answering, block, column, compared, edits, head, isOff, origin, position, shown, stage } from "../state";
 import { Answer, Work, biased, byWeight, folded, pairsOf, scaleOf, together, workOf } from "../worked";
 import { N, Sentence, number, plural, rich, t } from "../words";
 import { Figure, Line } from "./Figure";
@@ -21,9 +21,9 @@ import { lengthsOf } from "./Heads";
 import { gutter, narrow, room, tokens, width } from "./layout";
 import { Live, Token, contributionName, explained, traced } from "./pieces";
 
-const NAMES: Sentence[] = [N("ask"), N("compare"), N("scale, mask"), N("share"), N("mix")];
+const NAMES: Sentence[] = [N("projection"), N("scoring"), N("scaling"), N("masking"), N("softmax"), N("weighting")];
 /** What each step ends in. */
-const ENDS = ["q", "scores", "masked", "weights", "z"];
+const ENDS = ["q", "scores", "scaled", "masked", "weights", "z"];
 /** Milliseconds that a step is shown while the steps play. */
 const PAUSE = 3200;
 /** How many times more tokens are unfolded each time; hidden tokens that are named. */
@@ -80,7 +80,7 @@ export function Worked() {
   };
   const onKeyDown = (event: KeyboardEvent) => {
     const isOurs = event.target === section.current || (event.target as Element).matches("[data-step]");
-    const to = { ArrowLeft: step - 1, ArrowRight: step + 1 }[event.key] ?? (/^[1-5]$/.test(event.key) ? Number(event.key) : null);
+    const to = { ArrowLeft: step - 1, ArrowRight: step + 1 }[event.key] ?? (/^[1-6]$/.test(event.key) ? Number(event.key) : null);
     if (event.altKey || event.ctrlKey || event.metaKey || !isOurs || (to === null && event.key !== " ")) return;
     event.preventDefault();
     event.stopPropagation();
@@ -93,7 +93,7 @@ export function Worked() {
   return (
     <section class={isMoving ? "worked moving" : "worked"} data-at={step} aria-labelledby="worked" ref={section} tabIndex={-1} onKeyDown={onKeyDown}>
       <h2 id="worked">{heading(parts)}</h2>
-      <Figure id="worked" command={explained()} label={t("The attention of one token in five steps")} python={traced(`${work.base}.${ENDS[step - 1]}`, `0, ${which}, ${at}`)}>
+      <Figure id="worked" command={explained()} label={t("The attention of one token in six steps")} python={traced(`${work.base}.${ENDS[step - 1]}`, `0, ${which}, ${at}`)}>
         <div class="foot">
           <div role="group" aria-label={t("Step of attention")}>
             {NAMES.map((name, place) => <button data-step={place + 1} aria-pressed={step === place + 1} tabIndex={step === place + 1 ? 0 : -1} onClick={() => choose(place + 1)}>{place + 1} {t(name)}</button>)}
@@ -108,7 +108,7 @@ export function Worked() {
               <Answers {...parts} chosen={chosen} />
             </>
           )}
-          {step === 3 && <Hidden work={work} />}
+          {step === 4 && <Hidden work={work} />}
         </div>
         {!narrow.value && <p class="says">{says(parts)}</p>}
       </Figure>
@@ -165,7 +165,6 @@ const whereOf = (edit: Edit): string => JSON.stringify({ ...edit, value: 0 });
 
 /** The query as bars that can be drawn up and down: an edit of one number. */
 function Query({ work: { at, base, query, head: which }, chosen }: { work: Work; chosen: Answer }) {
-  const [column, setColumn] = useState<number | null>(null);
   const node = useRef<HTMLDivElement>(null);
   /** Of the bar that is drawn: what half the height stands for, and where the pointer went down. */
   const drawn = useRef<{ most: number; from: number; moved: boolean } | null>(null);
@@ -175,7 +174,7 @@ function Query({ work: { at, base, query, head: which }, chosen }: { work: Work;
   const most = drawn.current?.most ?? reach(query);
   const wide = vectorWide();
   const last = query.length - 1;
-  const active = column !== null && column <= last ? column : strongest(query, chosen.key);
+  const active = column.value >= 0 && column.value <= last ? column.value : strongest(query, chosen.key);
   const edit = (value: number): Edit => ({ at: `${base}.q`, heads: [which], positions: [at], columns: [active], do: "set", value });
   const others = edits.value.filter((each) => whereOf(each) !== whereOf(edit(0)));
   const put = (value: number) => {
@@ -194,7 +193,7 @@ function Query({ work: { at, base, query, head: which }, chosen }: { work: Work;
     const up = { ArrowUp: by, ArrowDown: -by }[event.key];
     if (event.altKey || event.ctrlKey || event.metaKey || (to === undefined && up === undefined)) return;
     event.preventDefault();
-    if (to !== undefined) setColumn(Math.min(last, Math.max(0, to)));
+    if (to !== undefined) column.value = Math.min(last, Math.max(0, to));
     else put(query[active] + up!);
   };
   return (
@@ -206,7 +205,7 @@ function Query({ work: { at, base, query, head: which }, chosen }: { work: Work;
             aria-valuemin={-Math.ceil(2 * most)} aria-valuemax={Math.ceil(2 * most)} aria-valuenow={Number(query[active].toFixed(4))} aria-valuetext={`${numbered(active)}: ${number(query[active])}`} onKeyDown={onKeyDown}
             onPointerDown={(event) => {
               node.current!.setPointerCapture(event.pointerId);
-              setColumn(under(event).column);
+              column.value = under(event).column;
               drawn.current = { most: reach(query), from: event.clientY, moved: false };
             }}
             onPointerMove={(event) => {
@@ -252,7 +251,7 @@ function Answers({ work, step, chosen, ranked }: Parts & { chosen: Answer }) {
     ["q · k", 2, ({ place, score }) => cell("scores", place, number(score, digits))],
     [kind === "sqrt" ? `÷ √${query.length}` : `× ${kind === "none" ? 1 : number(factor, 3)}`, 3, ({ place, scaled }) => cell("scaled", place, number(scaled))],
   ];
-  if (biased(origin.value!.about)) columns.push([t("distance"), 3, ({ place, masked, scaled }) => <span class="bias" data-place={place}>{number(masked - scaled)}</span>], [t("sum"), 3, ({ place, masked }) => cell("masked", place, number(masked))]);
+  if (biased(origin.value!.about)) columns.push([t("distance"), 4, ({ place, masked, scaled }) => <span class="bias" data-place={place}>{number(masked - scaled)}</span>], [t("sum"), 4, ({ place, masked }) => cell("masked", place, number(masked))]);
   let sum = 0;
   /** A weight in a width that is 1: from the left, or behind those before it. */
   const bar = (weight: number, place: number | null, isBehind = false) => {
@@ -281,8 +280,8 @@ function Answers({ work, step, chosen, ranked }: Parts & { chosen: Answer }) {
         <div class="answer titles" style={line} aria-hidden="true">
           <span /><span>{t("keys: what each token offers")}</span>
           {columns.map(([name, when]) => <span class="amount">{step >= when && name}</span>)}
-          <span>{step >= 4 && t("weight")}</span>
-          <span>{step === 4 ? t("exp of each, side by side: together 1") : step === 5 && t("weight × value, and their sum z")}</span>
+          <span>{step >= 5 && t("weight")}</span>
+          <span>{step === 5 ? t("exp of each, side by side: together 1") : step === 6 && t("weight × value, and their sum z")}</span>
         </div>
         {rows.map((each, index) => {
           const { place, weight } = each;
@@ -292,20 +291,20 @@ function Answers({ work, step, chosen, ranked }: Parts & { chosen: Answer }) {
               <button class="glass" style={colours(place)} aria-pressed={each === chosen} aria-label={t("{token}, position {position}: compare its key", { token, position: place })} onClick={() => compare(each)}>{token}</button>
               <div class="key" onClick={() => compare(each)}><Bars label={t("The key of {token}", { token })} values={each.key} place={place} wide={wide} most={most} /></div>
               {columns.map(([name, when, of]) => (step >= when || !narrow.value) && <div class="amount" data-label={name}>{step >= when && of(each)}</div>)}
-              {step >= 4 && <div class="weight">{bar(weight, place)}{cell("weights", place, share(weight))}</div>}
-              {step === 4 && bar(weight, place, true)}
-              {step === 5 && <div class="brings"><Bars label={t("The value of {token} times its weight", { token })} values={brings[index]} faint={faint[index]} place={place} wide={wide} most={longest} /></div>}
+              {step >= 5 && <div class="weight">{bar(weight, place)}{cell("weights", place, share(weight))}</div>}
+              {step === 5 && bar(weight, place, true)}
+              {step === 6 && <div class="brings"><Bars label={t("The value of {token} times its weight", { token })} values={brings[index]} faint={faint[index]} place={place} wide={wide} most={longest} /></div>}
             </div>
           );
         })}
         {rest.length > 0 && (
           <div class="answer rest" style={line}>
             <button class="said" onClick={() => (answering.value *= TIMES)}>{plural(rest.length, "{n} more token", "{n} more tokens")}</button>
-            {step >= 4 && <div class="weight">{bar(together(rest), null)}<span class="few">{t("{weight} together", { weight: share(together(rest)) })}</span></div>}
-            {step === 4 && bar(together(rest), null, true)}
+            {step >= 5 && <div class="weight">{bar(together(rest), null)}<span class="few">{t("{weight} together", { weight: share(together(rest)) })}</span></div>}
+            {step === 5 && bar(together(rest), null, true)}
           </div>
         )}
-        {step === 5 && (
+        {step === 6 && (
           <div class="answer total" style={line}>
             <Lengths work={work} />
             <div class="brings"><Vector label={t("z: what {token} takes along", { token: nameAt(at) })} of={`${base}.z`} index={[0, which, at]} values={z} token={tokens.value[ranked[0].place]} width={wide} most={longest} /></div>
@@ -392,6 +391,8 @@ function says({ work, step, chosen, ranked }: Parts): ComponentChildren {
     const { kind, factor } = scaleOf(origin.value!.about, answers);
     say(kind === "sqrt" ? N("A sum of {d} products grows with their number: divided by √{d}, {score} becomes {scaled}.")
       : kind === "none" ? N("This model does not scale its scores: {score} stays {scaled}.") : N("Times {factor}, this model's own scale, {score} becomes {scaled}."), { ...numbers, factor: live(factor, 3) });
+  }
+  if (step === 4) {
     if (biased(origin.value!.about)) say(N("For a distance of {away} {positions} adds {bias}, so {source} has {sum} in all."), {
       ...numbers, positions: model.positions === "alibi" ? "ALiBi" : t("the model"), away: count(Math.abs(at - chosen.place)), bias: live(chosen.masked - chosen.scaled, 2), sum: live(chosen.masked, 2, chosen.place),
     });
@@ -399,16 +400,17 @@ function says({ work, step, chosen, ranked }: Parts): ComponentChildren {
     const { shape, data } = shown.value!.values[`${base}.masked`] ?? { shape: [], data: [] };
     const end = data[(work.head * shape[2] + 1) * shape[3] - 1]; // of the first row
     if (!hides && shape[3] > 1 && end === -Infinity) say(N("The mask hides what comes after a token; here nothing comes after {token}."));
+    if (!hides && end !== -Infinity) say(N("There is no mask here: {token} may look at every token."));
     if (hides) said.push(plural(hides, "The mask hides {n} token; its weight will be 0.", "The mask hides {n} tokens; their weights will be 0."), " ");
   }
-  if (step === 4) {
+  if (step === 5) {
     say(N("Softmax makes shares of 1: exp of each number, which is 2.718 to its power, divided by the sum of them all."));
     say(N("{source} gets {weight}, all others together {rest}."), { ...numbers, rest: live(together(answers.filter((each) => each !== chosen)), 3) });
     if (second && chosen.weight > second.weight && second.weight > 0) say(N("Side by side the bars are 1 wide. A lead of {lead} over {second} makes a share {times} times as large."), {
       ...numbers, lead: live(chosen.masked - second.masked, 2), times: live(chosen.weight / second.weight, 2),
     });
   }
-  if (step === 5) {
+  if (step === 6) {
     say(second ? N("{token} asks with {d} numbers; {n} tokens answer with {d} each.") : N("{token} asks with {d} numbers, and one token answers."));
     multiplied();
     const brings = ({ weight, value }: Answer) => weight * length(value);
@@ -417,7 +419,7 @@ function says({ work, step, chosen, ranked }: Parts): ComponentChildren {
     say(N("After softmax {source} has {share} of the attention."), { ...numbers, share: <>{live(chosen.weight * 100, chosen.weight < 0.0995 ? 1 : 0, chosen.place)}{"\u00a0%"}</> });
     say(isNear ? N("So what {token} takes along, z, is almost exactly the value of {source}.") : isMost ? N("So what {token} takes along, z, is mostly the value of {source}.") : N("So what {token} takes along, z, is a mixture of values."), numbers);
   }
-  if (step === 5 && (isOff(`${base}.z`, work.head) || isOff(`${base}.z`) || isOff(`${base}.out`))) said.push(t("But this head is switched off: it adds nothing."));
+  if (step === 6 && (isOff(`${base}.z`, work.head) || isOff(`${base}.z`) || isOff(`${base}.out`))) said.push(t("But this head is switched off: it adds nothing."));
   else if (changed.length) said.push(t("Changed here: {names}. These numbers do not follow from those before them.", { names: changed.join(", ") }));
   return said;
 }

@@ -81,6 +81,3 @@ export const traced = (name: string, index: string): string => `${tracedWhole(na
 
 /** The command that explains the sentence. */
 export const explained = (): string => command("inspect");
-
-/** Whether parts are switched off, so that there is something to compare with. */
-export const hasBefore = (): boolean => Boolean(shown.value?.compared);

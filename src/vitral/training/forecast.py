@@ -15,7 +15,7 @@ from vitral.core.language import N_, _
 from vitral.core.machine import memory_limit
 from vitral.core.shown import Shown, Tabular
 from vitral.model import count_parameters
-from vitral.training import RunConfig
+from vitral.runs import RunConfig
 from vitral.training.costs import step_flops, training_bytes
 from vitral.training.run import build_model
 from vitral.training.trials import time_steps
@@ -179,22 +179,16 @@ def _published(columns: int, kind: Accelerator, known: Mapping[str, Accelerator]
             "with d_model = {columns}: run this with --measure on one of the accelerators.",
             columns=columns,
         )
-    shares, said = (
-        kind.utilisation,
-        N_(
-            "Speed: {low:.0%} to {high:.0%} of the peak, as published trainings reach on this kind of accelerator; "
-            "--measure times this machine's device instead."
-        ),
+    published = {one.kind: one.utilisation for one in known.values() if one.utilisation}
+    if kind.utilisation:
+        published = {kind.kind: kind.utilisation}
+    lows, highs = zip(*published.values(), strict=True)
+    said = N_(
+        "Speed: {low:.0%} to {high:.0%} of the peak, as published trainings reach on {kinds}; --measure times this "
+        "machine's device instead."
     )
-    others = {one.kind: one.utilisation for one in known.values() if one.utilisation}
-    if shares is None:
-        lows, highs = zip(*others.values(), strict=True)
-        shares = min(lows), max(highs)
-        said = N_(
-            "Speed: {low:.0%} to {high:.0%} of the peak. No published training on this kind of accelerator is known "
-            "here: the range is that of others ({kinds}), and --measure on such an accelerator finds its own."
-        )
-    return shares, _(said, low=shares[0], high=shares[1], kinds=", ".join(others))
+    shares = min(lows), max(highs)
+    return shares, _(said, low=shares[0], high=shares[1], kinds=", ".join(published))
 
 
 def _measured(config: RunConfig, vocab_size: int) -> tuple[Accelerator, Range, str]:
