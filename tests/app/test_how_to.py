@@ -45,9 +45,10 @@ def test_its_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     monkeypatch.chdir(tmp_path)
     turns = "Ana: the night {0}\nBea: and the day {0}\nAna: and whe {0}?\nBea: To be\nO. Era uma vez a line of nobody\n"
-    text = "".join(FORMS[n % 3].format(turn) for n in range(120) for turn in turns.format(n).splitlines(keepends=True))
+    plain = [turn for n in range(120) for turn in turns.format(n).splitlines(keepends=True)]
+    dated = "".join(FORMS[1 + place % 2].format(turn) for place, turn in enumerate(plain)) + "Bea, at home: no date\n"
     for name in ("my.txt", "meu.txt", "chat.txt", "conversa.txt"):
-        Path(name).write_text(text, encoding="utf-8")
+        Path(name).write_text(dated, encoding="utf-8")
     trackers = [Tracker("trackio"), Tracker("wandb")]
     for one in trackers:
         monkeypatch.setitem(sys.modules, one.__name__, one)
@@ -65,4 +66,8 @@ def test_its_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
             assert one.told[-1][0] == "finish"
     if page.stem == "chats":
         assert len(names["chats"]) == 480 / 6  # no form of a line is left out
+        for name in ("chat.txt", "conversa.txt"):
+            Path(name).write_text("".join(plain), encoding="utf-8")
+        exec(blocks[0], names)
+        assert len(names["chats"]) == 480 / 6
         assert vitral.train(next(Path().glob("*.jsonl")), out="runs/talk").sealed.config.corpus.records is not None

@@ -93,7 +93,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones_and_the_remedy() -> None
         ModelConfig.parse({"norm": "mine"})
 
 
-@pytest.mark.parametrize("settings", [{"a": None}, {"a": float("inf")}, {"a": object()}])
+@pytest.mark.parametrize("settings", [{"a": None}, {"a": float("inf")}, {"a": [float("nan")]}, {"a": object()}])
 def test_settings_are_plain_data(settings: dict[str, object]) -> None:
     register("norm", "mine", identity)
     with pytest.raises(UsageError, match="norm_type"):
@@ -108,6 +108,7 @@ def test_settings_are_plain_data(settings: dict[str, object]) -> None:
         ("1 / 0", "ZeroDivisionError"),
         ("raise SystemExit(3)", "SystemExit"),
         ("import no_such_module_at_all", "no_such_module_at_all"),
+        ("x = 1", "registers no part"),
         ("\0", "Error"),
     ],
 )

@@ -73,6 +73,8 @@ def test_several_books_in_one_file_are_all_kept():
     book = "licence\n*** START OF THE EBOOK ***\n{}\n*** END OF THE EBOOK ***\nlicence\n"
     whole = "".join(book.format(name) for name in ("one", "two", "three"))
     assert strip_licence(whole) == "one\ntwo\nthree\n"
+    cut = whole[whole.index("ne\n") : whole.rindex("ee\n")]
+    assert strip_licence(cut) == "ne\ntwo\nthr"
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path, monkeypatch):

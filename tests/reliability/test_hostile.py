@@ -121,6 +121,14 @@ ANYWHERE: dict[str, Harm] = {
 STATES = (DEEP, PICKLE, b'{"step": "../../x"}', b'{"step": ' + b"9" * 5000 + b"}", b'{"step": -1}')
 HISTORIES = ("[]", '{"metrics": [7]}', '{"metrics": {"bytes": 1e999, "lines": 1, "sha256": ""}}')
 FRAMES = ({"event": "frame"}, {"event": "frame", "step": "x", "sha256": ""})
+TOKENIZERS = (
+    '{"name": "../../x"}',
+    '{"name": "char", "tokens": ["<PAD>", "a", "a"]}',
+    '{"name": "char", "tokens": ["<PAD>", 7]}',
+    '{"name": "char", "tokens": ["<PAD>", "\\ud800"]}',
+    '{"name": "bpe", "merges": [[999999, 999999]]}',
+    json.dumps({"name": "bpe", "merges": [[255 + n, 255 + n] for n in range(60)]}),
+)
 CONFIGS = (
     ("d_model = 6", "d_model = 6000000000"),
     ("num_layers = 1", "num_layers = 1000000000"),
@@ -150,6 +158,7 @@ def harms() -> dict[str, Harm]:
         **{f"weights: {how}": partial(sealed, model_safetensors=raw) for how, raw in weights.items()},
         **{f"state: {raw[:30]}": partial(sealed, state_json=raw) for raw in STATES},
         **{f"history: {raw}": partial(sealed, history_json=raw.encode()) for raw in HISTORIES},
+        **{f"tokenizer: {raw}": lambda run, raw=raw: (run / "tokenizer.json").write_text(raw) for raw in TOKENIZERS},
         **{
             f"config: {new}": lambda run, old=old, new=new: (run / "config.toml").write_text(
                 (run / "config.toml").read_text().replace(old, new)

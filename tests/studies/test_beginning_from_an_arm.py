@@ -6,6 +6,7 @@ import pytest
 
 from vitral.core.config import merge
 from vitral.core.errors import UsageError
+from vitral.doctor.folders import examine_study
 from vitral.runs import enter, load_run
 from vitral.studies import Study, run_study
 from vitral.studies.design import TUNING_SEEDS
@@ -66,6 +67,9 @@ def test_a_run_that_began_from_other_weights_is_refused(base, result, tmp_path) 
     shutil.copytree(run_path(out, "base", 1), run_path(out, "only", 1))
     with pytest.raises(UsageError, match="began from other weights"):
         run_study(STUDY, base, out, seeds=[1, 2])
+    assert not [one for one in examine_study(result.folder).findings if one.mark == "wrong"]
+    wrong = [one.found for one in examine_study(out).findings if one.mark == "wrong"]
+    assert any("began from other weights" in one for one in wrong)
     shutil.rmtree(run_path(out, "base", 1))
     shutil.rmtree(run_path(out, "only", 1))
     shutil.copytree(run_path(result.folder, "only", 1), run_path(out, "base", 1))

@@ -149,6 +149,8 @@ def names_of(asked: str | Iterable[str], known: Sequence[str]) -> list[str]:
     ['blocks.0.attn.weights', 'blocks.1.attn.weights', 'embed']
     """
     asked = [asked] if isinstance(asked, str) else list(asked)
+    if other := [name for name in asked if not isinstance(name, str)]:
+        raise UsageError("{name}: names are texts; a pair is for the activations that were read", name=other[0])
     if set(asked) <= set(known):
         return asked
     understood = aliases(known) | {name: name for name in known}

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, cast, get_args
 
+import tomli_w
 from pydantic import Field, model_serializer
 
 from vitral.core.config import Config, closest, nearest, shown
@@ -75,7 +76,7 @@ class OwnPart(Config):
     """The names of Vitral's parts there."""
 
     name: Annotated[str, Field(pattern=f"^{NAME}$")]
-    settings: dict[str, bool | int | float | str | list[Any] | dict[str, Any]]
+    settings: dict[str, Any]
     file: Annotated[str, Field(max_length=120, pattern=r"^[\w.-]+$")]  # a counted \w takes 50 ms to compile
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -169,6 +170,8 @@ class OwnPart(Config):
             if part is None:
                 raise ValueError(cls._unknown(name))
             fields |= {"file": part.file, "sha256": part.sha256}
+        if not _are_plain(settings):
+            raise ValueError(_("{name}: expected settings of numbers, texts, lists or tables of them", name=name))
         return cls(name=name, settings=settings, **fields)
 
     @classmethod
@@ -263,9 +266,9 @@ def import_parts(path: Path) -> None:
     """Run a Python file of the user's, which registers parts; nothing is written beside it.
 
     Raises:
-        UsageError: it cannot be read, or fails; in one line.
+        UsageError: it cannot be read, fails, or registers nothing; in one line.
     """
-    path = Path(path)
+    path, before = Path(path), dict(_parts)
     _importing.append(path)
     try:
         runpy.run_path(str(path.absolute()), run_name=f"vitral_parts_{path.stem}")
@@ -276,6 +279,11 @@ def import_parts(path: Path) -> None:
         raise UsageError("--parts {path}: {kind} {error}", path=path, kind=kind, error=said) from error
     finally:
         _importing.pop()
+    if before == _parts and path.absolute() not in _imported:
+        raise UsageError(
+            '--parts {path}: it registers no part; it needs lines such as vitral.register("norm", "my-norm", MyNorm)',
+            path=path,
+        )
     _imported.setdefault(path.absolute(), path)
 
 
@@ -363,6 +371,15 @@ def without_sources(table: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in table.items()
         if not ("sha256" in table and key in ("file", "sha256"))
     }
+
+
+def _are_plain(settings: Mapping[str, Any]) -> bool:
+    """Whether TOML and JSON can hold them."""
+    try:
+        tomli_w.dumps(settings)
+        return json.loads(json.dumps(settings, allow_nan=False)) == settings
+    except (TypeError, ValueError):
+        return False
 
 
 def _first_line(error: BaseException) -> str:

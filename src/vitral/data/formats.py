@@ -25,7 +25,7 @@ _FORMATS = {
     ),
     b"\x1f\x8b\x08": N_("compressed with gzip: unpack it with gunzip --keep"),
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": N_("an old Word document: save it as plain text"),
-    b"PAR1": N_("a Parquet table: save it as JSON lines with pandas; --field NAME reads their text"),
+    b"PAR1\x15": N_("a Parquet table: save it as JSON lines with pandas; --field NAME reads their text"),
 }
 """By its first bytes, another format than plain text, and what gets the text."""
 
@@ -37,6 +37,8 @@ def foreign_format(head: bytes) -> str:
     'is a PDF: get its text first, with pdftotext'
     """
     found = next((kind for begin, kind in _FORMATS.items() if head.startswith(begin)), "")
+    if head[257:262] == b"ustar":
+        found = N_("a tar archive: unpack it with tar --extract")
     return found and _("is {kind}", kind=found)
 
 

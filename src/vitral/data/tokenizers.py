@@ -476,7 +476,8 @@ def grown(tokenizer: Tokenizer, texts: Sequence[Text], specials: Sequence[str] =
 
 def extends(tokenizer: Tokenizer, former: Tokenizer) -> bool:
     """Whether every id of the former tokenizer means the same."""
-    return tokenizer.name == former.name and former.pieces.items() <= tokenizer.pieces.items()
+    same = all(tokenizer.data.get(key) == former.data.get(key) for key in ("name", "merges", "document"))
+    return same and former.pieces.items() <= tokenizer.pieces.items()
 
 
 def growth_notes(tokenizer: Tokenizer, former: Tokenizer) -> Iterator[str]:

@@ -16,7 +16,7 @@ from vitral.core.parts import own_parts
 from vitral.core.process import using_threads
 from vitral.doctor import Diagnosis, HealthCheck, collected, examine_report, finding, ok, unknown, wrong
 from vitral.model import Transformer
-from vitral.runs import Checkpoint, RunConfig, RunFolder, SealedRun, verify
+from vitral.runs import Checkpoint, RunConfig, RunFolder, SealedRun, enter, verify
 from vitral.runs.checkpoint import DAMAGED, FORMAT, list_checkpoints, load_checkpoint, load_state
 from vitral.runs.config import with_free_keys
 from vitral.runs.environment import describe_environment, environment_differences
@@ -24,9 +24,12 @@ from vitral.runs.folder import CONFIG, RUN
 from vitral.runs.loading import load_weights, require_model_memory, require_of
 from vitral.runs.lock import only_writer
 from vitral.runs.metrics_log import NAME as LOG
+from vitral.studies.design import Study
+from vitral.studies.jobs import jobs_of
 from vitral.studies.measures import check_measures
 from vitral.studies.record import ARMS, MEASURES, RECORD, REPORT, TUNING, Found, read_record
-from vitral.studies.results import run_name
+from vitral.studies.resolution import resolve
+from vitral.studies.results import require_config, require_parent, run_name
 from vitral.training import silent
 from vitral.training.loop import loss_of
 from vitral.training.resumption import require_same_batches, restored
@@ -218,7 +221,7 @@ def examine_study(path: Path) -> Diagnosis:
         yield ok(RECORD, "{study}: agrees with its hash", study=record["study"]["name"])
 
     findings = [*collected(RECORD, agrees())]
-    for examine in (_runs, _files):
+    for examine in (_runs, _agreement, _files):
         findings += collected(N_("folder"), examine(path, record))
     return Diagnosis(tuple(findings))
 
@@ -234,8 +237,7 @@ def _runs(folder: Path, record: Found) -> Iterator[HealthCheck]:
             yield finding(one.mark, name, N_("{what}: {found}"), what=one.what, found=one.found)
         if not any(one.mark == "wrong" for one in bad):
             yield ok(name, "{n} checks, nothing wrong", n=len(found))
-    arms, seeds = (record["study"]["arms"], record["seeds"]) if record else ((), ())
-    missing = sorted({run_name(arm["name"], seed) for arm in arms for seed in seeds} - {*there})
+    missing = sorted(_designed(record) - set(there))
     if missing:
         yield unknown(
             "runs",
@@ -243,6 +245,31 @@ def _runs(folder: Path, record: Found) -> Iterator[HealthCheck]:
             n=len(missing),
             run=missing[0],
         )
+
+
+def _designed(record: Found) -> set[str]:
+    """The runs the record asks for; none if it is damaged."""
+    if not record:
+        return set()
+    return {run_name(arm["name"], seed) for arm in record["study"]["arms"] for seed in record["seeds"]}
+
+
+def _agreement(folder: Path, record: Found) -> Iterator[HealthCheck]:
+    """Whether every run is one of the record: the record of another study has a hash of its own too."""
+    study, runs = Study.parse(record["study"]) if record else None, {}
+    for name in _designed(record):
+        with suppress(VitralError):  # told already
+            runs[name] = enter(folder / name, lambda line: None)
+    sizes = {run.tokenizer.vocab_size for run in runs.values()}
+    if study is None or len(sizes) != 1 or any(arm.run and not Path(arm.run).is_dir() for arm in study.arms):
+        return  # no run, texts with different tokenizers, which only the command prepares, or no run to begin from
+    arms = resolve(study, RunConfig.parse(record["base"], RECORD), sizes.pop())
+    free = {arm.name: study.tuned(arm) for arm in study.arms}
+    for job in jobs_of(folder, arms, record["seeds"]):
+        if (run := runs.get(job.name)) is not None:
+            require_config(run, job.run_config, free[job.arm])
+            require_parent(run, job.parent)
+    yield ok(ARMS, "{n} runs are those of {file}", n=len(runs), file=RECORD)
 
 
 def _files(folder: Path, record: Found) -> Iterator[HealthCheck]:

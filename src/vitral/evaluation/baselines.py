@@ -90,7 +90,7 @@ def rank_among_baselines(loss: float, orders: Mapping[int, float], problems: Seq
     if math.isnan(loss):
         raise UsageError("n-gram baselines: the loss is not a number")
     if problems:
-        return _("but a comparison with the counting tables is void: the text has a problem (vitral corpus says which)")
+        return _("not comparable with the counting tables: the text has a problem (vitral corpus says which)")
     same = next((order for order, other in orders.items() if abs(loss - other) < SAME), None)
     if same is not None:
         return _("equal to the {ngram} table; lower is better", ngram=baseline_name(same))

@@ -147,7 +147,7 @@ def _losses(run: LoadedRun) -> str:
     found = evaluations[-1]
     rows = [("this model, validation split", found["validation_loss"]), ("this model, test split", found["test_loss"])]
     with suppress(UsageError):
-        orders = (run.sealed.ngrams() or {}).get("orders", {})
+        orders = (run.sealed.comparable_ngrams() or {}).get("orders", {})
         rows += [(f"{order}-gram, test split", orders[order]) for order in ORDERS if order in orders]
     table = "".join(f"\n| {name} | {loss:.4f} |" for name, loss in rows)
     return f"## Losses\n\n| | nats per token |\n|---|---|{table}"

@@ -176,7 +176,9 @@ def _effects(run: LoadedRun, dataset: Dataset, count: int, masking: Masking | No
         stem = f"blocks.{block['layer']}."
         names = {"attention": "attn.out", "recurrence": "recurrence.out", "feed_forward": "mlp.out"}
         there = {key: stem + name for key, name in names.items() if block.get(key)}
-        effects = {"block": list(there.values())} | {key: [name] for key, name in there.items()}
+        effects = ({"block": [*there.values()]} if len(there) > 1 else {}) | {
+            key: [name] for key, name in there.items()
+        }
         parts += [{"at": at} | _interval(block[key]["zero"], found["rows"]) for key, at in effects.items() if at]
         for head, effect in enumerate(block["heads"]):
             parts.append({"at": [f"{stem}attn.z"], "head": head} | _interval(effect["zero"], found["rows"]))

@@ -156,11 +156,16 @@ def page_of(found: RunComparison) -> str:
 
 
 def _less(found: RunComparison) -> list[Section]:
-    """Which run was trained least, where that is less than another."""
+    """Which run was trained least, where that is less than another; of runs whose whole training is known."""
+    identities = [run.sealed.identity for run in found.runs]
+    if any(one.parent for one in identities) or len({one.documents["tokenizer.json"] for one in identities}) > 1:
+        return []
     trained = [(run.checkpoint * run.tokens_per_step, run.name) for run in found.runs]
     (least, run), (most, other) = min(trained), max(trained)
     told = N_("{run} was trained less: on {least:,} tokens, {other} on {most:,}. A difference may be one of training.")
-    return [Paragraph(_(told, run=run, other=other, least=least, most=most))] * (least < LESS * most)
+    return [Paragraph(_(told, run=run, other=other, least=least, most=most))] * (
+        0 < least < LESS * most
+    )  # an imported model has 0
 
 
 def _samples(found: RunComparison) -> list[Section]:
@@ -323,15 +328,21 @@ def _difference_text(relation: Relation) -> str:
     size = signed(found.difference, 4)
     if found.low is None or found.high is None:
         return _("{run} minus {against}: {size} {unit}.", **places, size=size)
-    interval = _("{low} to {high}", low=signed(found.low, 4), high=signed(found.high, 4))
-    places |= {"interval": interval, "blocks": len(found.blocks)}
+    places["blocks"] = len(found.blocks)
     if not found.excludes_zero:
+        interval = _("{low} to {high}", low=signed(found.low, 4), high=signed(found.high, 4))
         return _(
-            "No difference is shown: {size} {unit} (interval over {blocks} blocks {interval}).", **places, size=size
+            "No difference is shown: {size} {unit} (interval over {blocks} blocks {interval}).",
+            **places,
+            size=size,
+            interval=interval,
         )
     told = N_(
         "{run} predicts this text {verdict} than {against}, by {size} {unit} (interval of the difference over {blocks} "
         "blocks {interval})."
     )
     verdict = _(N_("worse") if found.difference > 0 else N_("better"))
-    return _(told, **places, size=number(abs(found.difference), ".4f"), verdict=verdict)
+    least, most = sorted((abs(found.low), abs(found.high)))
+    interval = _("{low} to {high}", low=number(least, ".4f"), high=number(most, ".4f"))
+    size = number(abs(found.difference), ".4f")
+    return _(told, **places, size=size, interval=interval, verdict=verdict)

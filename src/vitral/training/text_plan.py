@@ -193,7 +193,8 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
     ):
         choose(*shape)
     choose("model.dropout", *_dropout(size, config, values))
-    return TextPlan(tuple(choices), () if corpus.records else (worth(config, math.ceil((1 - HELD_OUT) * size)),))
+    is_whole = not (corpus.records or config.corpus.is_drawn or config.corpus.also or config.corpus.train_on)
+    return TextPlan(tuple(choices), (worth(config, math.ceil((1 - HELD_OUT) * size)),) if is_whole else ())
 
 
 _Chosen = tuple[str, Any, str]

@@ -110,7 +110,7 @@ def _sized(call: Call, parts: list[Tensor]) -> Tensor:
     if value.numel() > MOST_ELEMENTS:
         complaint = N_("{function}: {n:,} numbers in one step; a worked example is smaller")
         raise UsageError(complaint, function=call.function, n=value.numel())
-    return value
+    return value.to("meta")  # of constants alone it has numbers
 
 
 def from_the_end(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> Tree:
