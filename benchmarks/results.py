@@ -94,6 +94,7 @@ class Section:
         work: how much of it.
         goals: the goals.
         notes: notes for readers of the numbers.
+        is_race: whether who is faster is the question; of equal times it is not.
     """
 
     row: str
@@ -103,6 +104,7 @@ class Section:
     work: float = 1.0
     goals: tuple[Goal, ...] = ()
     notes: tuple[str, ...] = ()
+    is_race: bool = True
 
     @property
     def ours(self) -> Measurement:

@@ -25,7 +25,12 @@ def show(section: Section, console: Console) -> None:
     console.print(f"[bold]{escape(section.row)}[/]: {escape(section.title)}", highlight=False)
     table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("contender", no_wrap=True)
-    for heading in ("median", "range", *([f"{section.unit}/s"] if section.unit else []), "times as fast"):
+    for heading in (
+        "median",
+        "range",
+        *([f"{section.unit}/s"] if section.unit else []),
+        *["times as fast"] * section.is_race,
+    ):
         table.add_column(heading, justify="right", no_wrap=True)
     for one in section.measurements:
         table.add_row(*(escape(cell) for cell in _cells(section, one)))
@@ -45,8 +50,8 @@ def show(section: Section, console: Console) -> None:
 def _cells(section: Section, one: Measurement) -> list[str]:
     spread = summary(one.seconds)
     rate = [number(section.rate(one).median)] if section.unit else []
-    against = "" if one is section.ours else times(section.speed_against(one))
-    return [one.name, duration(spread.median), low_to_high(spread), *rate, against]
+    against = ["" if one is section.ours else times(section.speed_against(one))] * section.is_race
+    return [one.name, duration(spread.median), low_to_high(spread), *rate, *against]
 
 
 def _fact(value: float | int | str) -> str:

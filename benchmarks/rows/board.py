@@ -81,6 +81,7 @@ def measure(names: Sequence[str], options: Options) -> list[Section]:
                 for name, each in rounds.items()
             ),
             notes=notes,
+            is_race=False,
         )
     ]
 

@@ -163,9 +163,8 @@ def _less(found: RunComparison) -> list[Section]:
     trained = [(run.checkpoint * run.tokens_per_step, run.name) for run in found.runs]
     (least, run), (most, other) = min(trained), max(trained)
     told = N_("{run} was trained less: on {least:,} tokens, {other} on {most:,}. A difference may be one of training.")
-    return [Paragraph(_(told, run=run, other=other, least=least, most=most))] * (
-        0 < least < LESS * most
-    )  # an imported model has 0
+    is_less = 0 < least < LESS * most  # an imported model has 0
+    return [Paragraph(_(told, run=run, other=other, least=least, most=most))] * is_less
 
 
 def _samples(found: RunComparison) -> list[Section]:
