@@ -107,7 +107,7 @@ def _texts(results: Results) -> str:
         (TEXTS[text], f"{told['characters']:,}", str(told["vocab_size"]), f"`{told['sha256'][:12]}`")
         for text, told in results["texts"].items()
     ]
-    return table(("text", "characters", "tokens", "SHA-256"), rows)
+    return table(("text", "characters", "vocabulary", "SHA-256"), rows)
 
 
 def _verdict(claims: Mapping[str, Sequence[Claim]]) -> str:

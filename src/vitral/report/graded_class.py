@@ -187,6 +187,8 @@ class GradedClass(Shown, Tabular):
         first = max(self.steps(), key=lambda step: step.first, default=None)
         if first is None or not first.first:
             return f"{told} {_('No number is wrong in itself.')}"
+        if [step.first for step in self.steps()].count(first.first) > 1:
+            return told  # several, equally often
         where = _(
             "The step that goes wrong first most often: {step}, in {n:,} of them.", step=first.step, n=first.first
         )
