@@ -54,13 +54,13 @@ def measure(names: Sequence[str], options: Options) -> list[Section]:
     took = {name: fmean(one.seconds for one in each) for name, each in rounds.items()}
     found = judged(losses)
     best = new_record({name: losses[name] for name in entries if took[name] <= LATE * seconds}, found, held)
-    is_kept = options.records is not None and not options.quick and enough(options.seeds, 1)
-    if best is not None and is_kept and sha256 == TEXT_SHA256:
+    file = options.records if enough(options.seeds, 1) and sha256 == TEXT_SHA256 and not options.quick else None
+    if best is not None and file is not None:
         told = {"minutes": options.minutes, "name": best, "config": entries[best], "losses": losses[best]}
         told |= {"seconds": took[best], "p": found[best].p if best in found else None, "processor": processor()}
         held.append({**told, "date": date.today().isoformat(), "commit": commit()})
-        options.records.parent.mkdir(parents=True, exist_ok=True)
-        options.records.write_text(json.dumps([*kept, held[-1]], indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps([*kept, held[-1]], indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     notes = (
         "test loss: nats per character of the last tenth, mean of the seeds; p: against the first row",
         *([] if options.nanogpt else [f"{NANOGPT} is left out: --nanogpt FOLDER names a checkout of it"]),

@@ -16,6 +16,7 @@ Traces, explanations, worked examples, inspection, pages and documentation use t
 import re
 from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
+from typing import Any, cast
 
 from vitral.core.config import closest, nearest
 from vitral.core.errors import UsageError
@@ -149,7 +150,7 @@ def names_of(asked: str | Iterable[str], known: Sequence[str]) -> list[str]:
     ['blocks.0.attn.weights', 'blocks.1.attn.weights', 'embed']
     """
     asked = [asked] if isinstance(asked, str) else list(asked)
-    if other := [name for name in asked if not isinstance(name, str)]:
+    if other := [name for name in asked if isinstance(cast("Any", name), tuple)]:
         raise UsageError("{name}: names are texts; a pair is for the activations that were read", name=other[0])
     if set(asked) <= set(known):
         return asked

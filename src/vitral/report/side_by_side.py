@@ -323,7 +323,7 @@ def _difference_text(relation: Relation) -> str:
     found = relation.difference
     if found is None:
         return _("No difference: {reason}.", reason=_(relation.why)) if relation.why else ""
-    places = {"run": relation.run, "against": relation.against, "unit": _(UNITS[found.unit])}
+    places: dict[str, Any] = {"run": relation.run, "against": relation.against, "unit": _(UNITS[found.unit])}
     size = signed(found.difference, 4)
     if found.low is None or found.high is None:
         return _("{run} minus {against}: {size} {unit}.", **places, size=size)
