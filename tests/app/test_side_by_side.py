@@ -77,6 +77,8 @@ def test_the_same_tokens_are_compared_in_nats_whatever_the_context(folder: Path)
     assert one.difference.targets == losses[0].num_targets == losses[1].num_targets
     shown = [run.loss.loss for run in found.runs if run.loss is not None]
     assert shown == pytest.approx([losses[1].loss, losses[0].loss], rel=1e-6)
+    better = replace(one, difference=replace(one.difference, difference=-0.5, low=-0.7, high=-0.3))
+    assert [number in relation_text(better) for number in ("0.5000", "0.3000 to 0.7000")] == [True, True]
     wider, base = (load_run(folder / "runs" / name) for name in ("wider", "base"))
     assert related(wider, base)["difference"] == asdict(one.difference)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.options import LeftOut
+from benchmarks.options import LeftOut, Options
 from benchmarks.rows import board
 
 HOLDER = [1.500, 1.507, 1.494, 1.502, 1.498]
@@ -23,6 +23,9 @@ def test_a_strangers_configuration_runs_by_one_command(
     printed = capsys.readouterr().out
     assert board.PLAN in printed
     assert "mine: test loss" in printed
+    monkeypatch.setattr(board, "TEXT_SHA256", board._text(Options(texts=("sample",)))[1])
+    assert main(["board", "--quick", "--text", "sample", "--out", str(tmp_path / "kept")]) == 0
+    assert not (tmp_path / "kept" / board.FILE).exists()
 
 
 @pytest.mark.parametrize(("lower", "record"), [(0.1, "better"), (0.002, None), (-0.1, None)])

@@ -13,6 +13,7 @@ FILES = {
     "x.docx": (b"PK\x03\x04\x14\0", "Word document", "pandoc"),
     "x.txt.gz": (b"\x1f\x8b\x08", "gzip", "gunzip"),
     "x.pdf": (b"%PDF-1.4\n", "PDF", "pdftotext"),
+    "x.tar": (b"x.txt".ljust(257, b"\0") + b"ustar", "tar", "--extract"),
     "x.parquet": (b"PAR1\x15", "Parquet", "--field"),
 }
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
-from vitral.data import CorpusConfig, char_tokenizer, prepare
+from vitral.data import CorpusConfig, bpe_tokenizer, char_tokenizer, prepare
 from vitral.data.tokenizers import extends, grown, with_special_tokens
 
 
@@ -22,6 +22,13 @@ def test_a_tokenizer_grows_again_and_again_with_special_tokens():
         assert extends(tokenizer, former)
     assert not extends(first, second)
     assert third.decode(third.encode("z<1>a<3><2>")) == "z<1>a<3><2>"
+
+
+def test_equal_pieces_by_other_merges_are_another_tokenizer() -> None:
+    first, second = (bpe_tokenizer([(97, 98), (98, 99), last]) for last in ((97, 257), (256, 99)))
+    assert first.pieces == second.pieces
+    assert first.encode("abc").tolist() != second.encode("abc").tolist()
+    assert not extends(first, second)
 
 
 @given(st.text(min_size=1), st.text(), st.lists(st.text(min_size=1, max_size=3), unique=True, max_size=3))

@@ -56,6 +56,11 @@ def loss_of(w_v: np.ndarray) -> float:
     return float(-np.log(chances[[0, 1], [1, 2]]).mean())
 
 
+def test_a_target_may_be_an_index() -> None:
+    found = read('[given]\nx = [[1, 0, 3]]\n[steps]\nl = "cross_entropy(x[0], 2)"').sheet.values["l"]
+    assert found.item() == pytest.approx(math.log(math.e + 1 + math.e**3) - 3)
+
+
 def test_loss_perplexity_and_a_step_against_finite_differences() -> None:
     values = read(BACKWARD).sheet.values
     w_v = np.array([[2.0, 0], [0, 1]])

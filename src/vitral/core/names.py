@@ -151,7 +151,9 @@ def names_of(asked: str | Iterable[str], known: Sequence[str]) -> list[str]:
     """
     asked = [asked] if isinstance(asked, str) else list(asked)
     if other := [name for name in asked if isinstance(cast("Any", name), tuple)]:
-        raise UsageError("{name}: names are texts; a pair is for the activations that were read", name=other[0])
+        raise UsageError(
+            '{name}: a name is a string; use the pair on the result, as in cache["resid_post", -1]', name=other[0]
+        )
     if set(asked) <= set(known):
         return asked
     understood = aliases(known) | {name: name for name in known}

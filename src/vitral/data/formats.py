@@ -143,7 +143,7 @@ def codec_name(name: str) -> str | None:
         with contextlib.suppress(UnicodeDecodeError):  # one byte may be too few
             b"a".decode(found)
     except (LookupError, ValueError):
-        said = _("{name} is no encoding of text; such are cp1252, shift_jis, utf-16", name=shown(name))
+        said = _("{name} is not an encoding of text; examples are cp1252, shift_jis and utf-16", name=shown(name))
         raise ValueError(said) from None
     return None if found in ("utf-8", "utf-8-sig") else found
 

@@ -83,7 +83,7 @@ def steps_in(
     evaluations, steps = _fitting(allowed, seconds, a_token * sum(min(tokens, scored) for tokens in held_out))
     if 60 * minutes < LEAST * seconds:
         raise UsageError(
-            "training.minutes: {minutes:g} are fewer than {least} steps of {seconds:.2f} s; allow more time, or use a "
+            "training.minutes: {minutes:g} are too few for {least} steps of {seconds:.2f} s; allow more time, or use a "
             "smaller model, batch or context",
             minutes=minutes,
             least=LEAST,

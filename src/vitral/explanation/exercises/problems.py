@@ -102,18 +102,9 @@ SHARES = 20
 SCORES = ("scores", "scaled", "masked", "weights")
 NAMES = (N_("scaled"), N_("masked"), N_("weights"), N_("output"), N_("probabilities"))
 """Quantities that an exercise calls by a word of its language."""
-OF_DIFFERENCE = (
-    *(
-        N_("other"),
-        N_("difference"),
-        N_("average"),
-        N_("deviation"),
-        N_("variance"),
-        N_("error"),
-        N_("low"),
-        N_("high"),
-    ),
-)
+OF_DIFFERENCE = N_("other"), N_("difference"), N_("average"), N_("deviation"), N_("variance"), N_("error")
+ENDS = N_("low"), N_("high")
+"""Quantities of the exercise of a difference, and the ends of its interval."""
 
 
 @dataclass(frozen=True)
@@ -287,7 +278,8 @@ def _difference(exercise: Exercise, random_: random.Random) -> Problem:
     mean = random_.randint(-5, 9)
     base = [random_.randint(13, 19) for _ in deviations]
     other = [loss + mean + deviation for loss, deviation in zip(base, deviations, strict=True)]
-    against, difference, average, deviation, variance, error, low, high = map(_, OF_DIFFERENCE)
+    against, difference, average, deviation, variance, error = map(_, OF_DIFFERENCE)
+    low, high = map(_, ENDS)
     given = {"base": [each / 10 for each in base], against: [each / 10 for each in other], "t": T_OF_FOUR}
     steps = {
         difference: f"{against} - base",
