@@ -78,8 +78,10 @@ zoo: $(VENV)/.installed
 live: $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m docs.make_live
 
-# The page of the lecture notes, the index of studies and the page of tricks, from sources.toml, findings.toml and the results.
+# The README in both languages, the page of the lecture notes, the index of studies and the page of tricks, from readme.txt, sources.toml,
+# findings.toml and the results.
 sources: $(VENV)/.installed
+	$(BIN)/python -m docs.make_readme
 	$(BIN)/python -m docs.make_sources
 	$(BIN)/python -m docs.make_tricks
 

@@ -1,8 +1,8 @@
 """The hook of mkdocs: what the site shows besides the files of docs (make site).
 
-Pages of the program are made from it: commands from their signatures, Python's names from `vitral.__all__`, names of
-activations, words. Files outside docs become pages, notebooks are executed, formulas become MathML. VITRAL_SITE=pt
-makes the Portuguese site of docs/pt; what is not translated is a link to the English page.
+Pages of the program are made from it: commands from their signatures (after what docs/commands.md says), Python's names
+from `vitral.__all__`, names of activations, words. Files outside docs become pages, notebooks are executed, formulas
+become MathML. VITRAL_SITE=pt makes the Portuguese site; what is not translated is a link to the English page.
 """
 
 import html
@@ -33,7 +33,7 @@ OUTSIDE = {
     "docs/one_file.py": "one_file.md",
 }
 """Files of the repository that are no pages of docs, and the page that each becomes."""
-MADE_OF = {"src/vitral/core/names.py": "reference/activations.md"}
+MADE_OF = {"src/vitral/core/names.py": "reference/activations.md", "src/vitral/app/words.toml": "glossary.md"}
 """Files of the repository from which a page is made: a link to one leads to the page."""
 ENGLISH = "english:"
 """Begins the address of an English page on a Portuguese one, until the page is written."""
@@ -110,7 +110,6 @@ def _made() -> dict[str, Any]:
         for path in (ROOT / "docs/notebooks").glob("*.ipynb")
     }
     pages = {
-        "reference/commands.md": _commands,
         "reference/activations.md": _activations,
         "glossary.md": _glossary,
     }
@@ -167,6 +166,7 @@ def _target(path: str) -> str | None:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """GitHub's Markdown as Python's, and the links of the repository as links of the site."""
+    markdown += _commands() if page.file.src_uri == "commands.md" else ""
     here, folder = posixpath.dirname(page.file.src_uri), posixpath.dirname(_origin(page.file.src_uri))
 
     def linked(found: re.Match[str]) -> str:
@@ -248,8 +248,7 @@ def _commands() -> str:
     from vitral.app.terminal import COMMANDS, app
     from vitral.app.terminal.help import in_capitals, option_help
 
-    is_portuguese = LANGUAGE == "pt"
-    parts = ["# " + ("Comandos e opções" if is_portuguese else "Commands and options")]
+    parts = [""]
     group: Any = get_command(app)
     for each in COMMANDS:
         command = group.commands[each.name]

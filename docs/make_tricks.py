@@ -27,6 +27,22 @@ TEXTS = {
     "machado": "Machado de Assis, Portuguese",
     "python": "Python's standard library",
 }
+CHANGES = {
+    "base": "nothing: the plan as it is",
+    "ema": "the model that is kept is a running average of recent weights",
+    "tail-mean": "the model that is kept is the plain mean over the last steps",
+    "value-embeddings": "each layer adds a learned vector of the token itself to its values",
+    "bigram": "a learned table of token pairs adds a score to each next token",
+    "qk-norm": "queries and keys are scaled to unit mean square before their product",
+    "larger-decay": "a wider model, whose weights are pulled to zero at every step",
+    "shuffled": "each pass reads every window once, in new order, instead of random windows",
+    "context": "windows are half as long, and twice as many, in the first half",
+    "normuon": "each row of a Muon update is divided by its usual size",
+    "skips": "the first embedding is added again to later blocks, weighted for each channel",
+    "head-gates": "each head's output is turned up or down by what it reads",
+    "multi-token": "a second head guesses one token further; its loss fades out",
+}
+"""What each trick does to the plan's recipe."""
 Results = Mapping[str, Any]
 
 
@@ -80,12 +96,22 @@ def survivors(claims: Mapping[str, Sequence[Claim]]) -> list[str]:
 def _costs(results: Results) -> str:
     """The table of what each trick costs, and of the rate that was chosen for it."""
     rows = []
-    for told in results["arms"].values():
+    for arm, told in results["arms"].items():
         tuned = told["tuned"]
         how = "the base's, by a tie" if tuned["by_tie"] else "a better value may lie beyond" if tuned["at_edge"] else ""
         rate = f"× {tuned['chosen']:.3g}{f' ({how})' if how else ''}"
-        rows.append((told["title"], f"{told['parameters']:,}", f"{told['ratio']:.2f}", f"{told['steps']:,}", rate))
-    return table(("trick", "parameters", "processor time of a step", "steps in equal time", "learning rates"), rows)
+        rows.append(
+            (told["title"], CHANGES[arm], f"{told['parameters']:,}", f"{told['ratio']:.2f}", f"{told['steps']:,}", rate)
+        )
+    head = (
+        "trick",
+        "what it changes",
+        "parameters",
+        "processor time of a step",
+        "steps in equal time",
+        "learning rates",
+    )
+    return table(head, rows)
 
 
 def _differences(results: Results, claims: Mapping[str, Sequence[Claim]]) -> str:

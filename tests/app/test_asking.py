@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import vitral as library
 from tests.app.test_data import SHAPES, difference
 from vitral.app.conversation import Conversation, speakers_of
 from vitral.app.results import Samples
 from vitral.core.errors import UsageError
-from vitral.data.answers import END
+from vitral.data.answers import ANSWER, END
 
 MODEL = {"d_model": 12, "num_layers": 1, "num_heads": 3, "context_length": 64}
 TRAINING = {"steps": 3, "evaluate_every": 3, "batch_size": 5}
@@ -86,6 +87,30 @@ def test_sources_are_answered(vitral, answering: library.Run) -> None:
             assert (told.code, told.out, told.err.count("\n")) == (2, "", 1)
     assert json.loads(vitral("evaluate", folder, "--format", "json").out)["parts"]["test"]["exact_match"]["total"]
     assert vitral("generate", str(answering.path), "--source", "3dd", "--stats").code == 0
+
+
+def test_activations_of_answers_are_those_of_each_with_its_source(answering: library.Run) -> None:
+    source, ids = ["3dd", "0a", "11ddd"], answering.tokenizer.encode
+    if answering.model.encoder is None:
+        with pytest.raises(UsageError, match="source: "):
+            answering.cache("lo", source="3dd")
+        return
+    kept = answering.cache(["lo", "s", "lo"], "*.cross.weights", source=source)
+    for row, (text, beside) in enumerate(zip(["lo", "s", "lo"], source, strict=True)):
+        alone = answering.trace(text, source=beside)
+        read, asked = (torch.from_numpy(ids(one))[None] for one in (ANSWER + text, beside))
+        wanted = answering.model.trace(read, source=asked)
+        for name, value in kept.items():
+            there = value[row, :, : len(text) + 1, : len(beside)]
+            torch.testing.assert_close(there, wanted[name][0])
+            torch.testing.assert_close(there, alone[name][0])
+    edits = [{"at": "encoder.blocks.0.attn.out", "do": "zero", "positions": [2]}]
+    assert answering.loss("long", source="3dd", edits=edits) != answering.loss("long", source="3dd")
+    beyond = [edits[0] | {"positions": [3]}]
+    refused: list[Any] = [{}, {"source": ""}, {"source": source[:2]}, {"source": "3dd", "edits": beyond}]
+    for wrong in refused:
+        with pytest.raises(UsageError):
+            answering.loss("long", **wrong)
 
 
 @pytest.fixture

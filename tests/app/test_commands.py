@@ -13,8 +13,8 @@ from tests.app.conftest import SETTINGS
 from vitral import __version__
 from vitral.app.terminal import COMMANDS
 from vitral.app.terminal.streams import runnable
-from vitral.explanation import LANGUAGES, phrases
 from vitral.explanation.examples.by_name import gallery
+from vitral.explanation.phrasebook import LANGUAGES, phrases
 from vitral.studies import plan
 from vitral.training.plans import ResolvedPlan
 

@@ -3,13 +3,16 @@
 import html
 import io
 import re
-from contextlib import redirect_stdout
+from contextlib import chdir, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from browser import needs_chromium
+from pages import chromium, opened
 from symbols import symbolic_lengths
 
+from tests.app.conftest import printed_commands
 from tests.conftest import TINY
 from vitral import Run, configure
 from vitral.app.demonstration import plan_demonstration
@@ -34,20 +37,25 @@ CHANGES = merge(*map(assignment, SMALL))
 
 
 class Shown(NamedTuple):
-    """A small demonstration: its folder, and what the command printed."""
+    """A small demonstration: the folder in which it was asked for, its own, and what the command printed."""
 
+    home: Path
     folder: Path
     printed: str
+
+
+def demonstrated(home: Path, language: str = "en") -> Shown:
+    printed, settings = io.StringIO(), [word for setting in SMALL for word in ("--set", setting)]
+    with symbolic_lengths(), redirect_stdout(printed), chdir(home):
+        assert run(["demo", "--lang", language, *settings]) == 0
+        (folder,) = Path("runs").iterdir()
+    return Shown(home, home / folder, printed.getvalue())
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     """Trained once."""
-    folder, printed = tmp_path_factory.mktemp("demo") / "d", io.StringIO()
-    settings = [word for setting in SMALL for word in ("--set", setting)]
-    with symbolic_lengths(), redirect_stdout(printed):
-        assert run(["demo", "--out", str(folder), *settings]) == 0
-    return Shown(folder, printed.getvalue())
+    return demonstrated(tmp_path_factory.mktemp("demo"))
 
 
 def test_text_and_verdict_come_before_everything_else(shown: Shown) -> None:
@@ -67,7 +75,48 @@ def test_text_and_verdict_come_before_everything_else(shown: Shown) -> None:
     assert all(f'id="{part}"' in carried for part in ("weights", "weights-2"))
     assert "full/seed-1 · no-attention/seed-1" in carried
     assert '<a href="model.html">' in page
-    assert str(shown.folder / "model.html") in shown.printed
+    assert "runs/demo/model.html" in shown.printed
+
+
+@pytest.mark.parametrize(
+    "language", [pytest.param("en", marks=pytest.mark.merge), pytest.param("pt", marks=pytest.mark.full)]
+)
+def test_the_commands_that_it_prints_and_its_pages_show_run_where_it_was_made(
+    language: str, shown: Shown, typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = shown if language == "en" else demonstrated(tmp_path, language)
+    monkeypatch.chdir(shown.home)
+    for name in ("FILE", "ARQUIVO"):
+        (shown.home / name).write_text("To be, or not to be, that is the question.\n" * 90, encoding="utf-8")
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in shown.folder.rglob("*.html"))
+    told = printed_commands("\n".join([shown.printed, pages, *re.findall(r'"page":"(vitral .*?)"', pages)]))
+    assert [words[0] for words in told] == ["generate", "explain", "why", "train", "bundle"]
+    for words in told:
+        typed(words)
+
+
+COPIED = """() => {
+  const told = [];
+  Object.assign(navigator.clipboard, { writeText: async (text) => void told.push(text) });
+  const buttons = [...document.querySelectorAll(".menu li button")];
+  buttons.filter((each) => each.textContent === "Copy the command").forEach((each) => each.click());
+  return told;
+}"""
+
+
+@pytest.mark.merge
+@needs_chromium
+def test_the_commands_under_the_figures_of_its_page_run(shown: Shown, typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    monkeypatch.chdir(shown.home)
+    with chromium() as window:
+        opened(window, shown.folder / "model.html", "#o=logits:0.0.1")
+        window.locator("#opened .receipt.command").wait_for()
+        receipts = window.locator(".receipt").all_text_contents()
+        told = printed_commands("\n".join([*receipts, *window.evaluate(COPIED)]))
+    assert {"inspect", "explain", "generate"} == {words[0] for words in told}
+    for words in told:
+        typed(words)
 
 
 def test_the_first_words_come_long_before_the_first_run_ends(shown: Shown) -> None:

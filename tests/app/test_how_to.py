@@ -1,4 +1,4 @@
-"""docs/how-to and the README: the Python of their pages runs, with stubs of the trackers."""
+"""docs/how-to and the README: the Python of their pages runs, with a stub of the tracker."""
 
 import re
 import sys
@@ -24,7 +24,7 @@ SMALL = {"model": MODEL, "training": TRAINING}
 
 
 class Tracker(ModuleType):
-    """A stub of trackio and of wandb."""
+    """A stub of trackio."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -49,9 +49,8 @@ def test_its_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     dated = "".join(FORMS[1 + place % 2].format(turn) for place, turn in enumerate(plain)) + "Bea, at home: no date\n"
     for name in ("my.txt", "meu.txt", "chat.txt", "conversa.txt"):
         Path(name).write_text(dated, encoding="utf-8")
-    trackers = [Tracker("trackio"), Tracker("wandb")]
-    for one in trackers:
-        monkeypatch.setitem(sys.modules, one.__name__, one)
+    tracker = Tracker("trackio")
+    monkeypatch.setitem(sys.modules, tracker.__name__, tracker)
     monkeypatch.setattr(vitral, "train", partial(vitral.train, tokenizer="char", **SMALL))
     for name in ("my", "meu"):
         if f'load("runs/{name}")' in blocks[0]:
@@ -60,10 +59,9 @@ def test_its_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     for block in blocks:
         exec(compile(block.replace(", minutes=2", ""), page.name, "exec"), names)  # as a reader does
     if "track" in page.stem:
-        for one in trackers:
-            assert one.told[0][1]["parameters"] > 0
-            assert [step for _, said, step in one.told if "evaluation/validation_loss" in said] == [2, 4]
-            assert one.told[-1][0] == "finish"
+        assert tracker.told[0][1]["parameters"] > 0
+        assert [step for _, said, step in tracker.told if "evaluation/validation_loss" in said] == [2, 4]
+        assert tracker.told[-1][0] == "finish"
     if page.stem == "chats":
         assert len(names["chats"]) == 480 / 6  # no form of a line is left out
         for name in ("chat.txt", "conversa.txt"):

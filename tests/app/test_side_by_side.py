@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from foreign import run_of
 
 import vitral
 from vitral.compare import BITS, NATS, RunComparison
@@ -20,6 +21,7 @@ from vitral.evaluation import SplitLoss
 from vitral.evaluation.measures import Measures
 from vitral.page import page_of
 from vitral.report.side_by_side import (
+    _less,
     finding,
     lacking_samples,
     relation_text,
@@ -166,6 +168,21 @@ def test_the_page_the_tables_and_the_data_say_the_same(folder: Path, tmp_path: P
         assert {name: (tmp_path / "pt" / name).read_bytes() for name in data} == data
         assert "lado a lado" in str(found)
     assert "&lt;svg" in found._repr_html_()
+
+
+def test_which_run_was_trained_less_is_said_of_whole_trainings_only(folder: Path, tmp_path: Path) -> None:
+    base = folder / "runs" / "base"  # of 12 steps
+    config = load_run(base).config
+
+    def less(change: dict[str, Any], **how: Any) -> int:
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        train(RunConfig.parse(merge(config, {"training": change})), tmp_path / "run", **how)
+        return len(_less(vitral.compare(base, tmp_path / "run", losses=False, max_tokens=1)))
+
+    assert [less({"steps": steps, "evaluate_every": 3}) for steps in (3, 12)] == [1, 0]
+    assert less({"steps": 3, "evaluate_every": 3}, init_from=base) == 0
+    run_of(load_run(base).model, tmp_path / "imported", load_run(base).tokenizer)
+    assert not _less(vitral.compare(base, tmp_path / "imported", losses=False, max_tokens=1))
 
 
 @pytest.mark.parametrize("names", [(), ("base",), ("base", "base"), ("base", "nowhere"), ("base", "empty")])

@@ -17,7 +17,7 @@ pytest.importorskip("latex2mathml", reason="latex2mathml is not installed: make 
 
 ROOT = Path(__file__).parents[2]
 AXE = ROOT / "web/node_modules/axe-core/axe.min.js"
-PAGES = ("index.html", "first-steps.html", "reference/commands.html", "gallery/loss-and-backward.html")
+PAGES = ("index.html", "first-steps.html", "commands.html", "gallery/loss-and-backward.html")
 PAGES += ("studies/no-attention.html", "pt/index.html", "pt/how-to/my-sample-is-bad.html")
 
 

@@ -1,6 +1,8 @@
 """The plan of a bare text: the same for corpus, count and train, and one that every text can be trained by."""
 
+import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +11,12 @@ from hypothesis import strategies as st
 
 import vitral
 from vitral.core.errors import UsageError
-from vitral.data import Corpus, CorpusConfig, count_windows, prepare
+from vitral.data import Corpus, CorpusConfig, prepare
+from vitral.data.batches import Reading
 from vitral.evaluation import ngram_baselines
 from vitral.model import ModelConfig
 from vitral.model.config import DropoutConfig
+from vitral.report.survey import text_table
 from vitral.runs import RunConfig
 from vitral.training.configuration import plan_run
 from vitral.training.plans import FIT
@@ -63,8 +67,8 @@ def test_any_text_from_200_characters_on_can_be_trained_and_measured(
         return
     dataset = prepare(config.corpus, corpus=in_memory(text))
     splits = dataset.splits
-    assert count_windows(splits["train"], config.model.context_length).sum() >= 1
-    assert all(count_windows(split, config.model.context_length).sum() >= 1 for split in splits.values())
+    reading = Reading(config.model.context_length)
+    assert all(reading.counts(split).any() for split in splits.values())
     ngram_baselines(splits["train"], splits["test"], dataset.tokenizer.vocab_size)
 
 
@@ -131,7 +135,7 @@ def test_survey_count_and_train_have_one_plan(essay: str, run: vitral.Run) -> No
     assert trained.corpus == plan.config.corpus
     assert trained.model.context_length == plan.config.model.context_length
     assert trained.training.batch_size == plan.config.training.batch_size
-    assert plan.text.brief in TOLD
+    assert plan.text.brief(has_dropout=True) in TOLD
     counted = vitral.count(essay, **TINY)
     assert (counted.config, counted.vocab_size) == (plan.config.model, run.model.vocab_size)
     surveyed = vitral.survey(essay, minutes=2.0)
@@ -159,6 +163,14 @@ def test_a_run_is_counted_and_surveyed_as_it_is(run: vitral.Run) -> None:
     surveyed = vitral.survey(str(run.path))
     assert surveyed.report.tokens == {name: split.tokens.size for name, split in run.dataset().splits.items()}
     assert surveyed.baselines == run.ngram_baselines()
+
+
+def test_records_have_no_lines(tmp_path: Path) -> None:
+    pairs = [json.dumps({"source": f"a\nb{number}", "target": "c"}) for number in range(90)]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(pairs), encoding="utf-8")
+    for source, has_lines in (tmp_path / "pairs.jsonl", False), ("sample", True):
+        rows = text_table(vitral.survey(source).report).plain()
+        assert ("lines" in {row["quantity"] for row in rows}) is has_lines
 
 
 def test_a_task_is_split_by_sequences():

@@ -1,14 +1,12 @@
 """Why a sample is bad: the reasons that follow from facts, and the commands that a training prints, run as printed."""
 
-import re
-import shlex
-import subprocess
-import sys
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.app.conftest import printed_commands
 from vitral.doctor.sample import reasons
 
 GOOD: dict[str, Any] = {
@@ -21,6 +19,7 @@ GOOD: dict[str, Any] = {
     "tokens_per_step": 2000,
     "least_steps": 450,
     "most_passes": 16,
+    "is_smallest": False,
     "seconds_per_step": 0.03,
     "parameters": 200_000,
     "tokens": 130_000,
@@ -48,6 +47,11 @@ ANSWERS = {"is_text": False, "tokens": None, "most_passes": None}
         ({"step": 50, "test_loss": 2.0, "seconds_per_step": 0.1}, ["undertrained"], "continue runs/my --minutes 1"),
         ({"step": 300, "least_steps": 1500, "seconds_per_step": 0.1}, ["undertrained"], "continue runs/my --minutes 2"),
         ({"parameters": 820_000}, ["large"], "train 'my text.txt'"),
+        (
+            {"parameters": 820_000, "is_smallest": True, "step": 50, "seconds_per_step": 0.1},
+            ["undertrained"],
+            "continue runs/my --minutes 1",
+        ),
         ({"test_loss": 2.0}, ["simple"], "train 'my text.txt'"),
         # 740 more steps of 0.25 s.
         ({"step": 300, "least_steps": 0, "seconds_per_step": 0.25}, ["passes"], "continue runs/my --minutes 4"),
@@ -79,7 +83,9 @@ def test_nothing_is_known_of_a_run_without_an_evaluation() -> None:
 
 @pytest.mark.merge
 @pytest.mark.parametrize("kind", ["text", "pairs", "chats", "labels", "masked"])
-def test_the_commands_that_a_training_prints_run_where_it_printed_them(kind: str, tmp_path: Path) -> None:
+def test_the_commands_that_a_training_prints_run_where_it_printed_them(
+    kind: str, typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = {
         "pairs": '{"source": "ab%d", "target": "ba%d"}\n',
         "chats": '{"messages": [{"role": "user", "content": "ab%d"}, {"role": "assistant", "content": "ba%d"}]}\n',
@@ -93,20 +99,13 @@ def test_the_commands_that_a_training_prints_run_where_it_printed_them(kind: str
     sets = ["training.steps=12", "training.evaluate_every=6", "model.num_layers=1", "model.d_model=16"]
     sets += ["model.num_heads=2", "model.d_ff=16", *["training.objective=masked"] * (kind == "masked")]
     started = ["train", next(tmp_path.glob("my*")).name, *(word for one in sets for word in ("--set", one))]
-    said = _ran(started, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    said = typed(started)
     shown = said.split("\nnext:\n")[1].strip()
-    commands = re.findall(r"\bvitral ([a-z]+ (?:'[^']*'|\S| (?! ))*)", shown)
+    commands = printed_commands(shown)
     assert 4 <= len(shown.splitlines()) <= 5
     assert len(commands) >= 4
     for command in commands:
-        _ran(shlex.split(command), tmp_path)
-    _ran(["why", "runs/my text"], tmp_path)
-
-
-def _ran(words: list[str], folder: Path) -> str:
-    """What a command prints; it must succeed."""
-    made = subprocess.run(
-        [sys.executable, "-m", "vitral", *words], cwd=folder, capture_output=True, text=True, input="ab\n", timeout=300
-    )
-    assert made.returncode == 0, (words, made.stdout[-500:], made.stderr)
-    return made.stdout
+        monkeypatch.setattr("sys.stdin", io.StringIO("ab\n"))  # of a chat
+        typed(command)
+    typed(["why", "runs/my text"])

@@ -8,7 +8,7 @@ import torch
 from browser import in_node, needs_node, plain, run_graphs
 from torch import Tensor
 
-from vitral.core.graphs import OPERATIONS, Length, NotInGraphs, graph_of, graph_with_weights, lstm
+from vitral.core.graphs import OPERATIONS, NotInGraphs, any_length, graph_of, graph_with_weights, lstm
 from vitral.core.taps import Recorder
 
 pytestmark = [pytest.mark.merge, needs_node]
@@ -154,7 +154,7 @@ def test_a_graph_for_any_length_computes_with_lengths_and_has_its_weights_by_nam
         hidden = tap("hidden", lstm(given["x"], list(module.parameters())))
         tap("out", hidden.sum() + torch.full(((time + 1) // 2 * 3 - 1, 2 + time % 3), 1.5).double())
 
-    lengths = {"x": {1: Length("time", 9)}}
+    lengths = {"x": {1: any_length("time", 9)}}
     graph, weights = graph_with_weights(compute, {"x": torch.zeros(1, 7, 5).double()}, module, lengths)
     assert graph["shapes"] == [[1, "time", 5]]
     assert weights.keys() == dict(module.named_parameters()).keys()

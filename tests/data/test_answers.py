@@ -288,3 +288,20 @@ def test_equal_records_are_one(tmp_path: Path) -> None:
         for begin, end in split.segments.tolist()
     ]
     assert len(rows) == len(set(rows)) == 40
+
+
+def test_records_of_further_texts_are_not_those_of_the_main_text(tmp_path: Path) -> None:
+    """Of 20 further records 15 are new; the held-out ones stand in no training text, and a run reads the same again."""
+    lines = [{"source": str(number), "target": str(number + 1)} for number in range(45)]
+    main, more = written(tmp_path / "main.jsonl", lines[:30]), written(tmp_path / "more.jsonl", [*lines[25:], lines[2]])
+    config = CorpusConfig.parse({"source": str(main), "records": "pairs", "also": [str(more)]})
+    dataset = prepare(config, cache=tmp_path)
+    rows = [row for split in dataset.splits.values() for row in decoded(dataset, split)]
+    assert sorted(rows) == sorted(pair(line["source"], line["target"]) for line in lines)
+    assert any("21" in note and "6" in note for note in dataset.notes)
+    again = prepare_recorded(
+        config, dataset.describe(), tokenizer=dataset.tokenizer, run_folder=tmp_path, cache=tmp_path
+    )
+    assert again.fingerprint == dataset.fingerprint
+    with pytest.raises(UsageError, match="leave it out"):
+        prepare(config.model_copy(update={"also": (str(written(tmp_path / "same.jsonl", lines[:9])),)}), cache=tmp_path)

@@ -153,6 +153,7 @@ WRONG: list[dict[str, Any]] = [
     {"fingerprint": "é" * 32},
     {"path": 7},
     {"trained_on": {"also": [7]}},
+    {"trained_on": {"also": 5}},
 ]
 
 

@@ -98,7 +98,7 @@ def test_every_key_has_its_place_in_the_fingerprint(tmp_path, text):
 
 def test_what_does_not_fit_the_text_is_one_line(tmp_path, text):
     wrong = {
-        "is the main text itself": {"also": [str(tmp_path / "my.txt")]},
+        "is in the main text": {"also": [str(tmp_path / "my.txt")]},
         "no such name, file or folder": {"also": ["nowhere"]},
     }
     for message, options in wrong.items():

@@ -74,6 +74,7 @@ def test_a_loss_is_the_mean_over_the_answers_one_record_at_a_time(shape: dict[st
     for batch_tokens in (1, 100, 4096):
         found = evaluate_split(model, split, tokenizer, batch_tokens=batch_tokens)
         assert (found.loss, found.num_targets) == (pytest.approx(np.mean(nats)), len(nats))
+    assert found.num_characters == found.num_bytes == len(nats) - len(split.segments)  # the ends are no characters
     assert token_losses(model, split) == pytest.approx(np.array(nats))
 
 

@@ -12,6 +12,7 @@ from tiers import few
 from variants import TEXT, TOKENIZER, TRACED, made
 
 from vitral.core.errors import UsageError
+from vitral.core.taps import Recorder
 from vitral.explanation import Choice, Example, RunView, Step, parse_example, to_text, walk_backward, walk_run
 from vitral.explanation.backward import Backward, loss_of, named_cell
 from vitral.explanation.examples.by_name import find_example, gallery
@@ -214,6 +215,42 @@ def test_the_loss_of_a_run_is_that_of_the_next_token() -> None:
         walk_run(made("pre"), TOKENIZER, TEXT, RunView(choice=Choice(query=len(TEXT) - 1), backward=True))
 
 
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_the_gradient_goes_through_cross_attention_into_both_texts(norm: str) -> None:
+    both = {"shape": "encoder-decoder", "source_length": 7, "encoder_layers": 1, "norm": norm, "d_head": 5, "d_ff": 11}
+    model, recorder = made(both).double(), Recorder()
+    view = RunView((0, 1), Choice(query=2), block=True, ending=True, backward=True)
+    walk = walk_run(model, TOKENIZER, TEXT, view, source="hag")
+    ids, source = (torch.from_numpy(TOKENIZER.encode(text))[None] for text in (TEXT, "hag"))
+    logits = model(ids, source=source, tap=recorder)
+    states = recorder.kept["encoder.final_norm"]
+    states.retain_grad()
+    torch.nn.functional.cross_entropy(logits[0, 2:3], ids[0, 3:4]).backward()
+    found = {step.name: torch.tensor([panel.matrix for panel in step.panels]).squeeze(0) for step in walk.steps}
+    shares = [torch.tensor(step.panels[0].matrix) for step in walk.steps if step.name == "dencoder.final_norm"]
+    assert len(shares) == 2
+    assert states.grad is not None
+    torch.testing.assert_close(sum(shares), states.grad[0].float(), atol=1e-6, rtol=1e-4)
+    # The last chapter of a name is that of block 0, or of the encoder.
+    of = {name: parameter.grad.float() for name, parameter in model.named_parameters() if parameter.grad is not None}
+    q, k, _v = of["blocks.0.cross.in_proj.weight"].chunk(3)
+    heads = found["dcross.w_q"].shape[0]
+    expected = {
+        "dcross.w_q": q.view(heads, 5, -1).mT,
+        "dcross.w_k": k.view(heads, 5, -1).mT,
+        "dcross.w_o": of["blocks.0.cross.out_proj.weight"].T,
+        "dcross_norm_gain": of["blocks.0.cross_norm.weight"][None],
+        "dw_up": of["blocks.0.mlp.up.weight"].T,
+        "dencoder.w_up": of["encoder.blocks.0.mlp.up.weight"].T,
+        "dencoder.b_o": of["encoder.blocks.0.attn.out_proj.bias"][None],
+    }
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name].view_as(gradient), gradient, atol=1e-6, rtol=1e-4, msg=name)
+    traced = trace_text(model, TOKENIZER, TEXT, source="hag")
+    for sheet in (*traced.blocks[0], *(() if traced.encoder is None else traced.encoder.blocks[0])):
+        assert true_in_every_cell(some_loss(sheet)) > 50
+
+
 def printed_true(backward: Backward, language: str, digits: int) -> int:
     """How many equations, as printed, agree within their digits: sides in numbers, and of products those in names."""
     say, sheet = phrases(language), backward.sheet
@@ -224,7 +261,7 @@ def printed_true(backward: Backward, language: str, digits: int) -> int:
         if letters.startswith("w_"):
             arrays[f"W^{letters[2:].upper() if len(letters) == 3 else letters[2:]}"] = whole.numpy()
     longest = max(value.shape[-1] for value in backward.gradients.values())
-    names = Names(arrays, sheet.namer.first, {letter: range(longest) for letter in "ijl"})
+    names = Names(arrays, sheet.first, {letter: range(longest) for letter in "ijl"})
     count = 0
     for name in backward.gradients:
         for index in itertools.product(*(range(size) for size in backward.gradients[name].shape)):

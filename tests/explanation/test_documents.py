@@ -13,7 +13,7 @@ import pytest
 from vitral.app.terminal import run
 from vitral.core.errors import UsageError
 from vitral.explanation import KINDS, Verdict, check, load_example
-from vitral.explanation.checks.correction import corrected_file
+from vitral.explanation.checks.checker import corrected
 from vitral.explanation.documents import MOST_BYTES, document_of
 from vitral.explanation.documents.finder import GridDocument
 from vitral.explanation.documents.grid import SheetGrid
@@ -137,7 +137,7 @@ def test_a_corrected_file_has_the_same_format_and_is_right(suffix: str, tmp_path
     report = check(read(FORMS[suffix](GIVEN, claimed), suffix))
     assert report.worst is Verdict.wrong
     fixed = tmp_path / f"fixed{suffix}"
-    fixed.write_bytes(corrected_file(report))
+    fixed.write_bytes(corrected(report))
     again = check(load_example(fixed))
     assert again.worst in (Verdict.right, Verdict.rounding)
     assert sum(again.counts().values()) == sum(report.counts().values())
@@ -171,7 +171,7 @@ def test_row_1_alone_an_identity_and_shares_in_percent_are_read() -> None:
     text = percent.text.replace("33.9%", "39.9%")
     wrong = check(read(text, ".toml"))
     assert wrong.counts()["wrong"] >= 1
-    assert corrected_file(wrong).decode() == percent.text
+    assert corrected(wrong).decode() == percent.text
 
 
 @pytest.mark.parametrize("suffix", FORMS)
@@ -219,13 +219,13 @@ def test_a_corrected_spreadsheet_has_numbers_where_it_had_formulas() -> None:
     claimed = {**CLAIMED, "weights": [["1", "0"], ["0.50", "0.50"]]}
     document = document_of(xlsx(GIVEN, claimed), "notes.xlsx")
     assert isinstance(document, GridDocument)
-    assert isinstance(document.grid, SheetGrid)
-    book = openpyxl.load_workbook(io.BytesIO(document.grid.raw))
+    assert isinstance(document.source, SheetGrid)
+    book = openpyxl.load_workbook(io.BytesIO(document.source.raw))
     where = cell_of(book, 3.93)
     where.value = "=4-0.07"
-    document.grid.raw = saved(book)
+    document.source.raw = saved(book)
     report = check(read_example(document))
-    again = check(read_example(document_of(corrected_file(report), "notes.xlsx")))
+    again = check(read_example(document_of(corrected(report), "notes.xlsx")))
     assert again.worst in (Verdict.right, Verdict.rounding)
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
-from vitral.explanation import check, parse_example, walk_example
-from vitral.explanation.examples.example import Example
+from vitral.explanation import check, walk_example
+from vitral.explanation import parse_example as read
 from vitral.explanation.expressions import evaluate, parse
 from vitral.explanation.formulas import value_of
 
@@ -37,10 +37,6 @@ d_scores = "grad(loss, scores)"
 d_v = "grad(loss, v)"
 new = "w_v - rate * grad(loss, w_v)"
 """
-
-
-def read(text: str) -> Example:
-    return parse_example(text)
 
 
 def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
@@ -101,6 +97,21 @@ def test_the_gradient_of_a_sum_is_that_of_each_of_its_terms() -> None:
     assert sheet.values["da"].tolist() == [[3, 5], [3, 5]]
     for name, place in (("l", (0,)), ("d", (3, 0)), ("da", (1, 1))):
         assert value_of(sheet.arithmetic(name, place).stages[-1]) == float(sheet.values[name][place])
+
+
+def test_the_gradient_of_the_biases_of_heads_has_a_row_for_each_head() -> None:
+    text = """
+    [given]
+    x = [[1, 0], [0, 1]]
+    w_q = [[[1], [1]], [[0], [1]]]
+    w_k = [[[1], [0]], [[1], [1]]]
+    b_q = [[1], [2]]
+    [steps]
+    loss = "sum(scores)"
+    d = "grad(loss, b_q)"
+    """
+    [panel] = walk_example(read(text)).steps[-1].panels
+    assert panel.matrix == ((2,), (4,))
 
 
 def test_steps_are_claimed_checked_and_explained() -> None:

@@ -9,9 +9,8 @@ from vitral.core.language import in_language
 from vitral.explanation import Verdict, parse_example
 from vitral.explanation.documents import document_of
 from vitral.explanation.examples.document import TomlDocument
-from vitral.explanation.grading.answers import agreement, read_answers
+from vitral.explanation.grading.answers import AnswerKey, agreement, read_answers
 from vitral.explanation.grading.grading import GradingRule, SheetGrade, check_rule, grade_document
-from vitral.explanation.grading.key import AnswerKey
 from vitral.explanation.grading.sheets import GradedSheet
 from vitral.report.graded_class import GradedClass
 

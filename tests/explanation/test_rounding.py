@@ -5,10 +5,10 @@ import random
 import pytest
 import torch
 
-from vitral.explanation import CheckReport, Verdict, check, corrected, parse_example
+from vitral.explanation import CheckReport, Verdict, check, parse_example
+from vitral.explanation.checks.checker import corrected
 from vitral.explanation.checks.intervals import Interval, reached
-from vitral.explanation.checks.rounding import RoundingRule
-from vitral.explanation.checks.units import Unit, units
+from vitral.explanation.checks.rounding import RoundingRule, Unit, units
 from vitral.explanation.examples.numerals import MOST_DECIMALS
 from vitral.explanation.expressions import compute, read
 
@@ -127,7 +127,7 @@ def test_one_number_in_the_interval_is_doubtful_where_a_rule_explains_the_others
     report = checked(MANY.format(27.35))
     assert report.counts()["doubtful"] == 1
     assert report.worst is Verdict.doubtful
-    assert corrected(report) == report.example.text
+    assert corrected(report).decode() == report.example.text
     assert checked(MANY.format(27.10)).worst is Verdict.wrong
 
 
@@ -184,7 +184,7 @@ def test_an_exponent_does_not_ask_for_millions_of_digits(typed: str) -> None:
     report = checked(text)
     assert all(unit.decimals <= MOST_DECIMALS for unit in units(report.example).values())
     assert len(str(report)) < 2000
-    assert len(corrected(report)) < 2 * len(HEAD + text)
+    assert len(corrected(report).decode()) < 2 * len(HEAD + text)
 
 
 def test_a_number_on_the_side_may_be_rounded() -> None:

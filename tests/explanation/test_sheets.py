@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.explanation import check, corrected, parse_example, to_text, walk_example
+from vitral.explanation import check, to_text, walk_example
+from vitral.explanation import parse_example as read
+from vitral.explanation.checks.checker import corrected
 from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.names import NICKNAMES, Names
 from vitral.explanation.examples.numerals import value_of
@@ -22,10 +24,6 @@ w_q = [[1, 0], [1, 1]]
 w_k = [[0, 1], [1, 0]]
 w_v = [[1, 2], [0, 1]]
 """
-
-
-def read(text: str) -> Example:
-    return parse_example(text)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +142,7 @@ def test_parts_of_quantities_lead_to_their_characters() -> None:
     }
     [claim] = [claim for claim in example.claims if claim.name == "q"]
     assert example.typed(claim, (0, 1, 1)) == "2,5"
-    mended = corrected(report)
+    mended = corrected(report).decode()
     again = read(mended if isinstance(mended, str) else mended.decode())
     assert check(again).worst in ("right", "rounding")
 
@@ -180,7 +178,7 @@ def test_columns_are_claimed_corrected_and_shown_as_columns() -> None:
     report = check(read(wrong.replace("scores = [[", "scores = [[9", 1)))
     [finding] = [each for checked in report.quantities for each in checked.findings if each.name == "scores"]
     assert finding.index == (0, 0, 0)
-    mended = corrected(report)
+    mended = corrected(report).decode()
     assert check(read(mended if isinstance(mended, str) else mended.decode())).worst == "right"
     for language in ("en", "pt"):
         told = walk_example(example, language=language)

@@ -41,7 +41,7 @@ def names_of(sheet: Sheet, quantity: SheetQuantity, head: int = 0) -> Names:
     """Names that mean the same in every cell of a quantity, for one head."""
     values = _values_of(sheet, quantity, head)
     _lay_out(values, sheet)
-    made = Names(values, sheet.namer.first, {}, sheet.vocabulary)
+    made = Names(values, sheet.first, {}, sheet.vocabulary)
     if "weights" in sheet.values:
         made.ranges["j"] = range(sheet.values["weights"].shape[-1])
     if isinstance(quantity.tree, Call) and quantity.tree.function == "softmax":
@@ -195,7 +195,7 @@ def _with_asides(names: Names, sheet: Sheet, quantity: SheetQuantity, head: int,
         if letters == "σ2":
             values["σ"] = array**0.5
         elif letters == "σ_row":
-            row = "row" if index is None else str(index[-2] + sheet.namer.first)
+            row = "row" if index is None else str(index[-2] + sheet.first)
             values[f"σ[{row}]"] = array
         else:
             values[letters] = array

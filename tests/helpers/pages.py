@@ -22,6 +22,7 @@ from vitral.inspection.lens import lens_logits
 from vitral.model import Transformer
 from vitral.page.content import KINDS, PageContent, about_run, checks_of, graphs_of
 from vitral.page.document import asset
+from vitral.runs.config import Mixed
 
 Carried = Callable[[str], tuple[Transformer, PageContent]]
 """The fixture `carried` of tests/page: a model of a variant, and what its page carries."""
@@ -47,14 +48,29 @@ def in_page(body: str, cases: Sequence[Any], source: str | None = None) -> list[
     return in_node(f"const page = vitralPage; {{ {body} }}", cases, source=source or asset("page.js"))
 
 
+def run_to_show(model: Transformer, tokenizer: Tokenizer, objective: Any = "next-token") -> Any:
+    """What a page asks of a run: a model that was trained with an objective, or names the labels "0", "1" …"""
+    labels = {"labels": [str(label) for label in range(model.config.num_labels or 0)]}
+    config = SimpleNamespace(training=SimpleNamespace(objective=objective))
+    sealed = SimpleNamespace(config=config, imported=None, document=lambda name: {"corpus": labels}[name])
+    return SimpleNamespace(model=model, tokenizer=tokenizer, step=1, sealed=sealed)
+
+
 def content_of(
-    model: Transformer, tokenizer: Tokenizer, text: str, name: str = "a model", source: str = ""
+    model: Transformer,
+    tokenizer: Tokenizer,
+    text: str,
+    name: str = "a model",
+    source: str = "",
+    objective: Any = "next-token",
 ) -> PageContent:
     """What a page of a model carries, with this sentence; an encoder reads `source`."""
-    run: Any = SimpleNamespace(model=model, tokenizer=tokenizer, step=1)
+    run = run_to_show(model, tokenizer, objective)
     about = about_run(run, name) | {"passages": [text], "commands": {}} | ({"sources": [source]} if source else {})
     sentences, sources = ([tokenizer.encode(each).tolist()] if each else [] for each in (text, source))
-    return PageContent(about, *graphs_of(model), checks_of(model, tokenizer, sentences, sources))
+    both = isinstance(objective, Mixed)
+    graphs, checks = graphs_of(model, both=both), checks_of(model, tokenizer, sentences, sources, both=both)
+    return PageContent(about, *graphs, checks)
 
 
 TRACE = """

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vitral.attention.masks import Bidirectional, Causal, Explicit
 from vitral.explanation.recipe import Architecture, SheetQuantity, choice_of, follow, recipe
-from vitral.explanation.rows import Beam, CellNamer
+from vitral.explanation.rows import Beam
 from vitral.explanation.sheet import Sheet
 from vitral.model.positions import frequencies
 
@@ -74,8 +74,8 @@ def tiny_sheet(seed: int) -> Sheet:
         yield from _choices(draw.rng, values)
 
     quantities = follow(lines(), values)
-    namer = CellNamer(first=int(draw.rng.integers(0, 2)))
-    return Sheet(quantities, values, (), WORDS, namer, heads, architecture=architecture)
+    first = int(draw.rng.integers(0, 2))
+    return Sheet(quantities, values, (), WORDS, first, heads, architecture=architecture)
 
 
 def _given(draw: _Draw, heads: int, d_head: int, *, always_projects: bool) -> dict[str, Tensor]:

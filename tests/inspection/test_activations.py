@@ -1,5 +1,7 @@
 """Activations of batches, gradients, and hooks: each text's are those that it has alone."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -12,31 +14,39 @@ from vitral.inspection.activations import record
 from vitral.model import next_token_loss
 from vitral.model.hooked import HookedTransformer
 
+PAIRS = {"shape": "encoder-decoder", "source_length": 7, "encoder_layers": 1, "num_heads": 3, "d_head": 5, "d_ff": 11}
+SOURCES = [torch.tensor(ids) for ids in ([1, 5, 2], [4], [3, 1, 5], [2, 2, 8, 7, 6])]
 ROWS = [torch.from_numpy(TOKENIZER.encode(text)) for text in (TEXT, TEXT[:3], TEXT[::-1], TEXT[1:4])]
 
 
-@pytest.mark.parametrize("variant", ["grouped", "bidirectional", "lstm", "post"])
-def test_a_batch_has_what_each_text_has_alone_and_nan_behind_it(variant: str) -> None:
+@pytest.mark.parametrize("variant", ["grouped", "bidirectional", "lstm", "post", PAIRS], ids=str)
+def test_a_batch_has_what_each_text_has_alone_and_nan_behind_it(variant: str | dict[str, Any]) -> None:
     model = made(variant).double()
-    together = record(model, ROWS)
+    sources = SOURCES if variant is PAIRS else []
+    together = record(model, ROWS, sources=sources)
     assert list(together) == model.activation_names
     for at, row in enumerate(ROWS):
         assert together.tokens[at].tolist() == row.tolist() + [-1] * (8 - len(row))
-        for name, value in model.trace(row[None]).items():
+        source = sources[at][None] if sources else None
+        assert together.source is None or together.source[at].tolist() == (SOURCES[at].tolist() + [-1] * 4)[:5]
+        for name, value in model.trace(row[None], source=source).items():
             there = (at, *map(slice, value.shape[1:]))
             torch.testing.assert_close(together[name][there], value[0], rtol=1e-9, atol=1e-9)
             assert int(together[name][at].isnan().sum()) == together[name][at].numel() - value.numel()
 
 
-def test_gradients_are_what_a_small_change_of_the_activation_does_to_the_loss() -> None:
-    model, name = made("rotary").double(), "blocks.0.attn.weights"
-    found = record(model, [ROWS[0], ROWS[2]], [name, "blocks.1.resid_pre"], gradients=True)
-    batch = torch.stack([ROWS[0], ROWS[2]])
+@pytest.mark.parametrize("variant", ["rotary", PAIRS], ids=str)
+def test_gradients_are_what_a_small_change_of_the_activation_does_to_the_loss(variant: str | dict[str, Any]) -> None:
+    model, name = made(variant).double(), "blocks.0.attn.weights"
+    sources = SOURCES[::2] if variant is PAIRS else []
+    names = [name, "blocks.1.resid_pre", *(["encoder.blocks.0.attn.z", "blocks.0.cross.k"] if sources else [])]
+    found = record(model, [ROWS[0], ROWS[2]], names, sources=sources, gradients=True)
+    batch, source = torch.stack([ROWS[0], ROWS[2]]), torch.stack(sources) if sources else None
 
     def loss(step: float, at: str) -> float:
         moved = Editor({at: lambda value: value + step * found.gradients[at]})
         with torch.no_grad():
-            return float(next_token_loss(model(batch, tap=moved)[:, :-1], batch[:, 1:], model.mask))
+            return float(next_token_loss(model(batch, source=source, tap=moved)[:, :-1], batch[:, 1:], model.mask))
 
     assert found.loss == pytest.approx(loss(0.0, name), abs=1e-12)
     for at, gradient in found.gradients.items():
@@ -48,6 +58,9 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_tokens() -> None:
     model = made("pre").double()
     alone = [record(model, [row], [], gradients=True).loss * (len(row) - 1) for row in ROWS]
     assert record(model, ROWS, [], gradients=True).loss == pytest.approx(sum(alone) / sum(len(row) - 1 for row in ROWS))
+    for sources in (SOURCES, SOURCES[:3]):  # nothing here reads them; one is missing
+        with pytest.raises(UsageError, match="source: "):
+            record(model, ROWS, sources=sources)
     with pytest.raises(UsageError, match="no next token"):
         record(model, [ROWS[0][:1]], gradients=True)
 

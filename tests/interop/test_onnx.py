@@ -3,7 +3,7 @@
 import importlib
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from vitral import export, train
 from vitral.core.errors import UsageError
 from vitral.core.parts import register
 from vitral.data import byte_tokenizer
+from vitral.decoding import GREEDY, GenerateOptions, generate
 from vitral.interop import export_run
 from vitral.interop.model_graphs import has_cache
 from vitral.model import ModelConfig, Positions, Transformer
@@ -94,9 +95,31 @@ def test_an_encoder_decoder_reads_a_source_with_padding_there_and_nothing_else_h
         expected = run.model(tokens, source=source).numpy()
     (found,) = session.run(None, {"input_ids": tokens.numpy(), "source": source.numpy()})
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+    assert proof.cached_difference is not None
+    assert answered(tmp_path / "out", run.model, source, run.tokenizer.specials) == [
+        generate(run.model, run.tokenizer, [(10,)], max_tokens=13, sampling=GREEDY, options=options)[0].tokens
+        for options in (GenerateOptions(sources=(run.tokenizer.decode(row[row >= 0]),)) for row in source)
+    ]
     for to in ("hf", "gguf", "torch-nn", "graph"):
         with pytest.raises(UsageError, match="encoder-decoder"):
             export(run, tmp_path / to, to=to)
+
+
+def answered(folder: Path, model: Transformer, source: torch.Tensor, never: Sequence[int]) -> list[tuple[int, ...]]:
+    """What the graphs write after token 10 of each source, always the most probable one, by the cache."""
+    open_ = importlib.import_module("onnxruntime").InferenceSession
+    encoder, step = open_(folder / "encoder.onnx"), open_(folder / "model_with_past.onnx")
+    (states,) = encoder.run(None, {"source": source.numpy()})
+    kept = [one.name for one in step.get_inputs() if one.name.startswith("past")]
+    past = dict.fromkeys(kept, np.zeros((len(source), model.config.kv_heads, 0, model.config.d_head), np.float32))
+    ids, found = np.full((len(source), 1), 10), []
+    for _ in range(13):
+        read = {"input_ids": ids, "source": source.numpy(), "encoder.final_norm": states}
+        logits, *now = step.run(None, {**read, **past})
+        logits[..., list(never)] = -np.inf
+        past, ids = dict(zip(kept, now, strict=True)), logits[:, -1:].argmax(-1)
+        found.append(ids)
+    return list(map(tuple, np.concatenate(found, axis=1).tolist()))
 
 
 @pytest.fixture(scope="module")

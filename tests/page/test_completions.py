@@ -73,8 +73,8 @@ def test_texts_are_those_that_the_run_generates(client: TestClient, folders: lis
     how: dict[str, Any] = {"max_tokens": 20, "temperature": 0.9, "top_p": 0.9, "seed": 4}
     wanted = [one.text for one in vitral.generate(folders[0], "ab", num_samples=3, **how)]
     ids = TOKENIZER.encode("ab").tolist()
-    for prompt, echo in (("ab", False), (ids, True), (["ab"], True), ([ids], False)):
-        found = completed(client, prompt=prompt, n=3, echo=echo, **how)
+    for prompt, echo in ("ab", False), (ids, True), ([ids], False):
+        found = completed(client, model=str(folders[0]), prompt=prompt, n=3, echo=echo, **how)
         assert [one["text"] for one in found["choices"]] == ["ab" * echo + one for one in wanted]
     assert [one["finish_reason"] for one in found["choices"]] == ["length"] * 3
     assert found["usage"] == {"prompt_tokens": 2, "completion_tokens": 60, "total_tokens": 62}

@@ -199,7 +199,7 @@ def test_a_run_whose_text_is_gone_opens_all_the_same(run: Path, monkeypatch: pyt
     def gone(*_: object, **__: object) -> None:
         raise UsageError("gone")
 
-    monkeypatch.setattr(of_text, "prepare_recorded", gone)
+    monkeypatch.setattr("vitral.runs.SealedRun.dataset", gone)
     said = of_text.of_text(load_run(run))
     assert said["text"] == {"missing": "elsewhere"}
     assert said["passages"]

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,13 +12,11 @@ from browser import as_tensor, needs_chromium
 from pages import chromium, differing, in_page, serving
 from variants import BASE
 
-from vitral.core.errors import UsageError
-from vitral.data import char_tokenizer
 from vitral.data.answers import ANSWER
 from vitral.inspection.edits import editing_tap, edits_of
 from vitral.inspection.lens import lens_logits
-from vitral.model import ModelConfig, Transformer
-from vitral.page.content import about_run, page_content
+from vitral.model import Transformer
+from vitral.page.content import page_content
 from vitral.page.document import page_document, parts_of
 from vitral.runs import LoadedRun, RunConfig, load_run
 from vitral.training import train
@@ -150,11 +147,3 @@ def test_typing_in_either_sentence_recomputes_both(served: bool, trained: Traine
         assert differing({name: value for name, value in found.items() if name in expected}, expected) == []
         assert window.locator("#figure-alignment .mark").count() == 2
         assert window.faults == []
-
-
-def test_an_encoder_is_refused_by_name() -> None:
-    tokenizer = char_tokenizer("ab")
-    model = Transformer(ModelConfig.parse(BASE | {"shape": "encoder"}), tokenizer.vocab_size).eval()
-    run: Any = SimpleNamespace(model=model, tokenizer=tokenizer, step=1)
-    with pytest.raises(UsageError, match=r"^mine: .* encoder"):
-        about_run(run, "mine")

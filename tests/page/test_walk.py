@@ -23,6 +23,7 @@ from vitral.model import ModelConfig, Transformer
 from vitral.page.content import page_content, page_of
 from vitral.page.document import page_document
 from vitral.runs import LoadedRun
+from vitral.runs.config import Masked, Mixed
 
 pytestmark = [pytest.mark.merge, needs_chromium]
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -48,7 +49,7 @@ class Walker:
     def goto(self, page: Any, fragment: str = "") -> None:
         page.goto("about:blank")
         page.goto(f"{self.address}#{'&'.join(filter(None, (self.token, fragment)))}")
-        page.locator("header .name").wait_for(state="attached")
+        page.locator("header .name, .whole").first.wait_for(state="attached")  # a figure alone has no header
 
     def begin(self, fragment: str) -> None:
         self.goto(self.page, fragment)
@@ -151,6 +152,8 @@ def test_a_carried_page_is_as_if_opened_anew(seed: int, window: Any, filmed: Fil
     runs = {"film": filmed("pre"), "beside": filmed("no attention")}
     both = made({"shape": "encoder-decoder", "source_length": 9, "encoder_layers": 1})
     contents += [page_content(runs["film"], "film"), page_of(runs), content_of(both, TOKENIZER, TEXT, "both", "bach")]
+    for name, model, objective in (("encoder", made({"shape": "encoder"}), Masked()), ("mixed", made("pre"), Mixed())):
+        contents.append(content_of(model, TOKENIZER, TEXT, name, objective=objective))
     for place, content in enumerate(contents):
         address = f"https://page-{place}.test/"  # a file has no list of its own addresses to go back to
         given = {"body": page_document(content), "content_type": "text/html"}

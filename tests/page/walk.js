@@ -26,7 +26,7 @@ globalThis.walk = (() => {
 
   const KEYS = [..."?/,.hHbBsxXudl+-0 ", "Enter", "Escape", "Backspace", "Tab", "Home", "End", "ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"];
   const WRITTEN = [
-    ...["a", " ha", "bc\n", "👩\u200d👧", "漢字"].map((text) => ["more", text]),
+    ...["a", " ha", "[MASK]", "bc\n", "👩\u200d👧", "漢字"].map((text) => ["more", text]),
     ["half", ""],
     ...[1, 5].map((letters) => ["delete", letters]),
     ...["", "abc\nha b", "abcd efgh ".repeat(40)].map((text) => ["whole", text]),
@@ -36,7 +36,7 @@ globalThis.walk = (() => {
     ...["t=99&k=0&q=2&m=-1", "t=0&k=3&q=0.5&m=0.1", "u=0.5&r=7", "f=heads", "f=lens", "f=none", "c=dark&l=pt", "d=change length"],
     ...["o=logits:0.0.99", "o=blocks.0.attn.z:0.1.2.0", "o=logits:0.1.3:1.0", "e=[{", "text=ab&e=[null]", "rather=3.99&terms=1"],
     ...["w=2&j=1&number=1", "w=9&j=99", "g=1", "g=3", "g=4.done", "g=99", "v=1", "n=1&v=0", "n=5&a=10", "a=14", "a=12"],
-    ...["x=", "x=abc ha d&z=head", "x=%00&z=head", "x=ab&y=1.2&text=bc", "text=abc&x=bca&y=99.1", "few=32&long=30&more=5", "long=9&beam=2.4", "beam=9.9", "source=", "source=abc&text=a&cross=1.0", "cross=9.9"],
+    ...["x=", "x=abc ha d&z=head", "x=%00&z=head", "x=ab&y=1.2&text=bc", "text=abc&x=bca&y=99.1", "few=32&long=30&more=5", "long=9&beam=2.4", "beam=9.9", "hide=2", "text=abc ha&hide=1.3", "text=a[MASK]c&p=1", "source=", "source=abc&text=a&cross=1.0", "cross=9.9"],
     'e=[{"at":"embed","do":"patch","from":"abc ha b"}]',
     'e=[{"at":"embed","do":"scale","factor":1e300}]',
     'e=[{"at":"blocks.0.attn.out","do":"zero"},{"at":"blocks.1.attn.out","do":"zero"}]',

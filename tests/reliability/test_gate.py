@@ -25,7 +25,6 @@ from vitral.report.run import write_run_report
 from vitral.runs import RunFolder, SealedRun, enter
 from vitral.runs.checkpoint import STATE
 from vitral.runs.config import comparable
-from vitral.runs.loading import load_checkpoint_of
 from vitral.training import Event, RunConfig, resume, train
 
 STOP = 10
@@ -81,7 +80,7 @@ class Judged:
 
         def weights(which: str) -> Any:
             run = entered[0] if entered else enter(self.path, notes.append)
-            loaded = load_checkpoint_of(run, which, with_optimizer=which == "last", warn=notes.append)
+            loaded = run.load(which, with_optimizer=which == "last", warn=notes.append)
             tensors = {**loaded.model, **loaded.optimizer}
             return loaded.step, {name: sha256(tensor.numpy().tobytes()) for name, tensor in tensors.items()}
 

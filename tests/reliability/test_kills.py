@@ -48,7 +48,7 @@ NAMES = re.compile(
 """All files of a run."""
 
 
-def plan(step: int, seconds: float) -> dict[str, Any] | None:
+def plan(step: int) -> dict[str, Any] | None:
     """The decisions of a run: a function of the step alone."""
     return DECISIONS.get(step)
 

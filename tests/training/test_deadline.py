@@ -46,7 +46,7 @@ class World:
         """Train; the number of steps."""
         step = 0
         while step < self.config.training.steps:
-            changes = planner(step, self.now)
+            changes = planner(step)
             if changes:
                 self.decisions.append(Decision.parse({**changes, "step": step}, "decision"))
                 self.config = decided(self.config, self.decisions[-1])
@@ -122,7 +122,7 @@ def test_a_run_with_minutes_goes_on_with_the_rest_and_is_a_function_of_its_decis
     assert steps == folder.metrics("end")[-1]["step"]
     for decision in decisions.values():
         del decision["step"]
-    again = train(finished.identity.config, tmp_path / "again", planner=lambda step, seconds: decisions.get(step))
+    again = train(finished.identity.config, tmp_path / "again", planner=decisions.get)
     assert bytes_of(again, steps)["model.safetensors"] == bytes_of(folder, steps)["model.safetensors"]
 
 
@@ -154,6 +154,6 @@ def test_a_run_whose_validation_loss_rises_ends(begin: int) -> None:
     planner, found = minute_planner(world), {}
     for step in range(begin, begin + 401):
         world.state.best_step = None if step < begin + 100 else begin + min(200, step - begin - step % 100)
-        found[step] = planner(step, world.now)
+        found[step] = planner(step)
         world.now += 0.05
     assert {step: dict(changes) for step, changes in found.items() if changes} == {begin + 400: {"steps": begin + 440}}

@@ -8,9 +8,9 @@ from safetensors.torch import load_file
 
 from tests.training.conftest import Configured, at, bytes_of, interrupt
 from vitral.core.errors import UsageError
-from vitral.runs import RunFolder, film, load_run, verify
-from vitral.runs.film import load_frame
+from vitral.runs import RunFolder, load_run, verify
 from vitral.runs.folder import frame_name
+from vitral.runs.loading import curve, load_frame
 from vitral.training import resume, train, views
 
 FRAMES = [0, 1, 2, 4, 8, 16, 20]
@@ -71,15 +71,15 @@ def test_a_damaged_frame_is_found_and_not_loaded(filmed: RunFolder, tmp_path: Pa
 def test_a_curve_has_the_last_step_and_those_of_the_film(
     filmed: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(film, "APART", 99)
+    monkeypatch.setattr("vitral.runs.loading.APART", 99)
     events = {event["step"]: event for event in filmed.metrics("step")}
     wanted = [[step - 1, round(events[step]["loss"], 4)] for step in FRAMES[1:]]
-    assert film.curve(filmed, "step", "loss") == wanted
+    assert curve(filmed, "step", "loss") == wanted
     folder = RunFolder(copytree(filmed.path, tmp_path / "run"))
     for event in ({"event": "step", "step": 40}, {"event": "frame", "step": "x"}):
         folder.reseal(event)
         with pytest.raises(UsageError, match="metrics"):
-            film.curve(folder, "step", "loss")
+            curve(folder, "step", "loss")
     assert [one.file for one in verify(folder.path, deep=True).findings] == ["metrics.jsonl"]
 
 

@@ -11,9 +11,8 @@ import torch
 from tests.training.conftest import Bench, Configured, Plan, build
 from vitral.core.errors import UsageError
 from vitral.model import Transformer, cost
-from vitral.training import RunConfig, plans, trials
-from vitral.training.plans import LADDER, resolve_plan
-from vitral.training.trials import time_steps
+from vitral.training import RunConfig, plans
+from vitral.training.plans import LADDER, resolve_plan, time_steps
 
 FLOAT, BRAIN = ("float32", False), ("bfloat16", False)
 NO_COMPILER = "plan: cannot compile here (RuntimeError); continuing without it"
@@ -73,9 +72,9 @@ def test_a_step_is_estimated_from_a_part_of_it(
     most: float, rows: int, length: int, configured: Configured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a clock that counts its calls, the passes of any batch take one second, and the optimizer one."""
-    monkeypatch.setattr(trials, "time", SimpleNamespace(perf_counter=partial(next, count(0.0))))
-    monkeypatch.setattr(trials, "SMALL", 0.0)
-    monkeypatch.setattr(trials, "FEWEST", 7)
+    monkeypatch.setattr(plans, "time", SimpleNamespace(perf_counter=partial(next, count(0.0))))
+    monkeypatch.setattr(plans, "SMALL", 0.0)
+    monkeypatch.setattr(plans, "FEWEST", 7)
     shapes: list[tuple[int, ...]] = []
 
     def watched(config: RunConfig) -> Transformer:
@@ -129,8 +128,9 @@ def test_a_short_text_is_not_learned_by_heart(dropout: float, steps: int, bench:
 def test_the_size_fits_the_speed_and_the_text(flops_a_second: float, num_tokens: int, width: int, bench: Bench) -> None:
     """A step takes its floating-point operations divided by the speed of the processor."""
     bench.takes(lambda config, _: 3 * cost(config.model, 7).forward_flops * config.tokens_per_step / flops_a_second)
-    found = bench.plan(num_tokens, **TEN_MINUTES).config
-    assert (found.model.d_model, found.training.plan) == (width, "as-written")
+    plan = bench.plan(num_tokens, **TEN_MINUTES)
+    found = plan.config
+    assert (len(plan.decisions), found.model.d_model, found.training.plan) == (1, width, "as-written")
     assert found.training.steps >= next(size.least_steps for size in LADDER if size.model["d_model"] == width) * 0.9
 
 

@@ -244,7 +244,7 @@ def test_a_rank_that_goes_wrong_ends_all(kind: str, act: Act, codes: list[int], 
 
 @pytest.mark.merge
 def test_a_decision_of_rank_0_is_that_of_all(team: Team) -> None:
-    def plan(step: int, seconds: float) -> dict[str, Any]:
+    def plan(step: int) -> dict[str, Any]:
         return {"steps": 4} if step == 2 else {}
 
     run = team.finish(work=lambda: train(team.shared(), team.path, planner=plan))

@@ -1,15 +1,11 @@
 """How often a text is seen, and how large the model is for it, decides dropout and weight decay."""
 
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.training.conftest import Bench, build
-from vitral.core.config import merge
 from vitral.model import count_parameters
 from vitral.model.config import DropoutConfig, ModelConfig
-from vitral.runs import RunConfig
 from vitral.training.plans import resolve_plan
 from vitral.training.regularisation import ROOMY, TABLE, most_passes, regularisation
 
@@ -39,19 +35,14 @@ def test_the_most_passes_follow_the_dropout_and_the_room() -> None:
     assert most(few, weights=0.05) == TABLE[0].most_passes / 2
 
 
-def fitted(bench: Bench, num_tokens: int, **changes: Any) -> RunConfig:
-    """Dropout for a text of so many tokens in ten minutes of 600 steps."""
+def test_the_measured_speed_decides_how_often_a_text_is_seen(bench: Bench) -> None:
+    """The text is as long as so many passes make it, in ten minutes of 600 steps."""
     bench.takes(lambda config, plan: 1.0)
     how = {"minutes": 10.0, "regularisation": "fit", "threads": 1}
-    return resolve_plan(bench.configured(**merge({"training": how}, changes)), build, num_tokens).config
-
-
-def test_the_measured_speed_decides_how_often_a_text_is_seen(bench: Bench) -> None:
-    """The text is as long as so many passes make it."""
-    tiny = {"d_model": 2, "num_heads": 1, "d_ff": 2}
+    config = bench.configured(training=how, model={"d_model": 2, "num_heads": 1, "d_ff": 2})
     for times, row in ((0.5, TABLE[0]), (12, TABLE[1]), (30, TABLE[2])):
-        num_tokens = int(600 * bench.configured().tokens_per_step / times)
-        found = fitted(bench, num_tokens, model=tiny)
+        num_tokens = int(600 * config.tokens_per_step / times)
+        found = resolve_plan(config, build, num_tokens).config
         assert count_parameters(found.model, 1) < ROOMY * num_tokens
         assert found.model.dropout == DropoutConfig(**row.dropout)
         assert found.training.regularisation is None

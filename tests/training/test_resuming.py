@@ -67,7 +67,7 @@ def test_other_runs_resume_as_well(changes: dict[str, Any], configured: Configur
     assert measured_in(folder) == measured_in(whole)
 
 
-def planned(step: int, seconds: float) -> dict[str, Any] | None:
+def planned(step: int) -> dict[str, Any] | None:
     """A planner: more steps at step 2, another schedule at step 4, fewer steps at step 7."""
     return {
         2: {"steps": 31},

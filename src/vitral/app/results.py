@@ -324,6 +324,8 @@ class Bundle:
                 "it carries the model, its vocabulary, {passages} passages of the held-out text, and counts of up to "
                 "{order} tokens in a row"
             )
+        if self.passages and not self.order:
+            told = N_("it carries the model, its vocabulary, and {passages} passages of the held-out text")
         return f"{place}\n{_(told, passages=self.passages, order=self.order)}"
 
     def plain(self) -> dict[str, Any]:

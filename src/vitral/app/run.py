@@ -6,7 +6,7 @@ What only some operations need, pages and plots above all, is imported by them: 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from functools import reduce
+from functools import partial, reduce
 from importlib import import_module
 from numbers import Real
 from pathlib import Path
@@ -20,11 +20,11 @@ from vitral.core.devices import DtypeName, precision, resolve_device, weight_dty
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _, number
 from vitral.core.shown import Shown, data_frame
-from vitral.core.taps import SILENT
 from vitral.data import UnseenCharacter
 from vitral.data.alphabet import token_ids
+from vitral.data.answers import ANSWER
 from vitral.decoding import Sample
-from vitral.decoding.reader import rows_of, source_ids
+from vitral.decoding.reader import source_ids
 from vitral.model import count_parameters
 from vitral.model.hooked import HookedTransformer
 from vitral.model.modes import evaluating
@@ -50,7 +50,9 @@ if TYPE_CHECKING:
     from vitral.inspection.sweep import Sweep
     from vitral.model.hooked import Hook
 
-Texts = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]] | Tensor | np.ndarray
+Names = str | Sequence[str]
+"""One string, or several."""
+Texts = Names | Sequence[int] | Sequence[Sequence[int]] | Tensor | np.ndarray
 """A text, several, the token ids of one, or those of several."""
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -76,7 +78,7 @@ def _asking(name: str) -> "Callable[[F], F]":
 class Generating(TypedDict, total=False):
     """The options of `vitral.generate`, for editors that know no signature but the written one."""
 
-    source: str | Sequence[str]
+    source: Names
     max_tokens: int
     num_samples: int
     temperature: float | None
@@ -87,7 +89,7 @@ class Generating(TypedDict, total=False):
     greedy: bool
     num_beams: int | None
     length_penalty: float
-    stop: str | Sequence[str]
+    stop: Names
     seed: int
     crop: bool
     replace: str | None
@@ -157,7 +159,7 @@ class Run(Shown):
         Raises:
             UsageError: the film has no such frame, or it is damaged.
         """
-        from vitral.runs.film import load_frame
+        from vitral.runs.loading import load_frame
 
         made = copy(self)
         made.model, made.step, made.frame = load_frame(self.sealed, self.model, step, self.sealed.film()), step, step
@@ -241,7 +243,7 @@ class Run(Shown):
         """
         ids = source_ids(self.tokenizer, text, self.model.config.context_length)
         with self.in_precision(), evaluating(self.model):
-            scores = self.model(rows_of(self.model, [ids]))[0].double().log_softmax(-1)
+            scores = self.model(self._row(ids, None)[None])[0].double().log_softmax(-1)
         best = int(scores.argmax())
         return Sample(text, self.sealed.document("corpus")["labels"][best], (best,), "end", scores[best].item())
 
@@ -293,7 +295,8 @@ class Run(Shown):
         except UnseenCharacter as error:
             known = self.tokenizer.alphabet if self.tokenizer.name == "char" else " "
             raise UsageError(
-                '{where} is not in {alphabet}; remove it, or replace such characters: --replace "{other}"',
+                "{where} is not in {alphabet}; remove it, or replace such characters: "
+                '--replace "{other}", in Python replace="{other}"',
                 where=error.where,
                 alphabet=error.alphabet,
                 other=" " if " " in known else known[0],
@@ -307,15 +310,16 @@ class Run(Shown):
     def _row(self, given: Any, replace: str | None) -> Tensor:
         """A text, or ids, as checked ids."""
         if isinstance(given, str):
-            return self.encode(given, replace=replace)[0]
+            return self.encode(self.answer(given), replace=replace)[0]
         ids = token_ids(given.numpy(force=True) if isinstance(given, Tensor) else given, self.model.vocab_size)
         return torch.from_numpy(ids).to(self.model.token_embedding.weight.device)
 
     def cache(
         self,
         texts: "Texts",
-        names: str | Sequence[str] | None = None,
+        names: Names | None = None,
         *,
+        source: Names = (),
         gradients: bool = False,
         edits: "Edits" = (),
         replace: str | None = None,
@@ -323,12 +327,14 @@ class Run(Shown):
         """The named activations of a text, or of several, each [batch, ...].
 
         Texts of one length are read together. Where they differ, what is behind a shorter one is NaN, and -1 in the
-        attribute `tokens`.
+        attribute `tokens`; the same holds for sources, and for the attribute `source`.
 
         Args:
             texts: a text, several, the token ids of one, or those of several.
             names: of the activations (`vitral list names`): one or several, patterns such as `*.attn.weights`, or
                 TransformerLens' names; all if None.
+            source: encoder-decoder only: the text that the encoder reads, one for each of the texts. Texts are then how
+                their answers begin.
             gradients: whether the attribute `gradients` has the gradient of the mean next-token loss, which the
                 attribute `loss` has, with respect to each of them.
             edits: what is changed on the way, as in `[{"at": "blocks.1.attn.z", "heads": [3], "do": "zero"}]`; see
@@ -337,39 +343,51 @@ class Run(Shown):
 
         Raises:
             UsageError: a name no activation has, an unseen character, no id, a text longer than the context, an edit
-                that does not fit, or gradients of a model that predicts no next token.
+                that does not fit, gradients of a model that predicts no next token, or sources that are missing, too
+                many or that nothing reads.
         """
         from vitral.inspection.activations import record
         from vitral.inspection.edits import editing_tap, edits_of
 
         if gradients:
             self.sealed.require_causal_lm()
-            self.require_own_text()
+            if self.model.encoder is None or source == "":
+                self.require_own_text()
         made, several = edits_of(edits), getattr(texts, "ndim", 2) == 2 and not isinstance(texts, str)
         listed: Any = texts if several and not (len(texts) and isinstance(texts[0], Real)) else [texts]
-        rows = [self._row(each, replace) for each in listed]
-        tap = (lambda time: editing_tap(self.model, time, made, self.encode)) if made else (lambda time: SILENT)
+        row, most = partial(self._row, replace=replace), self.model.config.source_length
+        read = [
+            row(source_ids(self.tokenizer, self.readable(one, replace), most))
+            for one in ([source] if isinstance(source, str) else source or ())
+        ]
+        tap = partial(editing_tap, self.model, edits=made, encode=lambda other: row(other)[None])
         with self.in_precision():
-            return record(self.model, rows, names, tap=tap, gradients=gradients)
+            return record(self.model, [*map(row, listed)], names, sources=read, tap=tap, gradients=gradients)
+
+    def answer(self, text: str) -> str:
+        """The text as the model reads it: of an encoder-decoder after the token that opens answers."""
+        is_whole = self.model.encoder is None or ANSWER not in self.tokenizer.declared or text.startswith(ANSWER)
+        return text if is_whole else ANSWER + text
 
     def trace(
         self,
         text: "Texts",
-        names: str | Sequence[str] | None = None,
+        names: Names | None = None,
         *,
+        source: Names = (),
         edits: "Edits" = (),
         replace: str | None = None,
     ) -> "Activations":
         """As `cache`, without gradients."""
-        return self.cache(text, names, edits=edits, replace=replace)
+        return self.cache(text, names, source=source, edits=edits, replace=replace)
 
-    def loss(self, texts: "Texts", *, edits: "Edits" = (), replace: str | None = None) -> float:
+    def loss(self, texts: "Texts", *, source: Names = (), edits: "Edits" = (), replace: str | None = None) -> float:
         """The mean loss of the next tokens of texts, in nats per token; arguments as those of `cache`.
 
         Raises:
             UsageError: as `cache`; there is no next token; or the model predicts none.
         """
-        return self.cache(texts, [], gradients=True, edits=edits, replace=replace).loss
+        return self.cache(texts, [], source=source, gradients=True, edits=edits, replace=replace).loss
 
     def qk(self, layer: int, head: int) -> Tensor:
         """W_QK = W_Q W_Kᵀ of a head, [d_model, d_model], counted from 0.

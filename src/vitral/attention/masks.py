@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, TypeAda
 from torch import Tensor
 
 from vitral.core.config import Config, nearest
-from vitral.core.errors import UsageError, VitralError
+from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.core.parts import OwnPart, Part
 
@@ -325,12 +325,8 @@ def _tried(own: OwnMask, mask: Mask, time: int, source: int) -> Tensor:
     Raises:
         UsageError: the mask fails, or does not return a boolean tensor [time, source].
     """
-    try:
+    with own.tried():
         allowed: Any = mask.function(time, source) if isinstance(mask, FunctionMask) else mask.allowed(time, source)
-    except VitralError:
-        raise
-    except Exception as error:
-        raise own.failed(error) from error
     if not isinstance(allowed, Tensor) or allowed.dtype != torch.bool or allowed.shape[-2:] != (time, source):
         given = tuple(allowed.shape) if isinstance(allowed, Tensor) else type(allowed).__name__
         raise own.wrong(

@@ -168,10 +168,8 @@ def _own_scale(own: OwnScale, num_heads: int, d_head: int) -> nn.Module:
     """
     made = own.make(num_heads, d_head)
     module = GivenScale(float(made)) if _is_number(made) else own_module(own, made)
-    try:
+    with own.tried():
         factor = module()
-    except Exception as error:
-        raise own.failed(error) from error
     fits = isinstance(factor, Tensor) and broadcasts(factor, (num_heads, 1, 1)) and bool(factor.isfinite().all())
     if not fits and not (_is_number(factor) and math.isfinite(factor)):
         given = tuple(factor.shape) if isinstance(factor, Tensor) else repr(factor)

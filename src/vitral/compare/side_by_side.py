@@ -21,7 +21,6 @@ from vitral.compare import (
 )
 from vitral.core.errors import UsageError, VitralError, reason
 from vitral.core.language import N_
-from vitral.data import Dataset
 from vitral.decoding import Sampling, answered, generate
 from vitral.evaluation import block_differences, evaluate_split, target_losses
 from vitral.evaluation.intervals import LEVEL, mean_interval
@@ -113,8 +112,9 @@ def _sample(run: LoadedRun, prompt: str, max_tokens: int, seed: int, corpora: Se
     try:
         run.sealed.require_causal_lm()
         if run.sealed.config.corpus.records is not None:
-            split, reading = _dataset(run, corpora).splits["test"], reading_of_config(run.model.config)
-            return {"sample": "\n".join(answered(run.model, run.tokenizer, split, reading, max_tokens))}
+            split = run.sealed.dataset(run.sealed.own_among(corpora)).splits["test"]
+            answers = answered(run.model, run.tokenizer, split, reading_of_config(run.model.config), max_tokens)
+            return {"sample": "\n".join(answers)}
         return {"sample": continued(run, prompt, max_tokens, seed)}
     except UsageError as error:
         return {"why_no_sample": reason(error)}
@@ -131,18 +131,6 @@ def continued(run: LoadedRun, prompt: str, max_tokens: int, seed: int) -> str:
     return sample.prompt + sample.text
 
 
-def _dataset(run: LoadedRun, corpora: Sequence[str | Path]) -> Dataset:
-    """The text of a run; one of those given, which may be of another run, or where the run knows it.
-
-    Raises:
-        UsageError: it is not found.
-    """
-    for corpus in corpora:
-        with suppress(UsageError):
-            return run.sealed.dataset(corpus)
-    return run.sealed.dataset()
-
-
 def _compared(
     run: LoadedRun, summary: RunSummary, sample: dict[str, Any], corpora: Sequence[str | Path] | None
 ) -> ComparedRun:
@@ -150,7 +138,7 @@ def _compared(
     config, told = run.sealed.config, dict[str, Any]()
     try:
         if corpora is not None:
-            dataset = _dataset(run, corpora)
+            dataset = run.sealed.dataset(run.sealed.own_among(corpora))
             split, masking = final_split(dataset), masking_of(config.training.objective, run.tokenizer)
             told["is_whole"] = split is dataset.splits["test"]
             if predicts_next(config.training.objective):

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -122,38 +121,28 @@ def graph_of(function: Traced, inputs: Mapping[str, Tensor]) -> Plain:
     Raises:
         NotInGraphs: the function uses an operation that the interpreter lacks, or decides something by a number.
     """
-    graph, values = _traced(function, inputs)
+    graph, values = graph_with_weights(function, inputs)
     return graph | {"constants": [_constant(value) for value in values.values()]}
 
 
-@dataclass(frozen=True)
-class Length:
-    """An axis of an input whose length may be any from `least` to `most`.
-
-    Attributes:
-        name: of the length, in the graph's shapes.
-        most: the greatest length.
-        least: the smallest length.
-    """
-
-    name: str
-    most: int
-    least: int = 1
+def any_length(name: str, most: int, least: int = 1) -> Any:
+    """The length of an axis of an input that may be any from `least` to `most`, with its name in the graph's shapes."""
+    return torch.export.Dim(name, min=least, max=most)
 
 
-Lengths = Mapping[str, Mapping[int, Length]]
-"""By the name of an input, its axes that have no fixed length."""
+Lengths = Mapping[str, Mapping[int, Any]]
+"""By the name of an input, its axes that have no fixed length, each with `any_length`."""
 
 
 def graph_with_weights(
-    function: Traced, inputs: Mapping[str, Tensor], module: nn.Module, lengths: Lengths
+    function: Traced, inputs: Mapping[str, Tensor], module: nn.Module | None = None, lengths: Lengths | None = None
 ) -> tuple[Plain, dict[str, Tensor]]:
     """The graph of a function of a module, for inputs of any length, and the module's tensors by name.
 
     Args:
         function: as in `graph_of`; it uses the parameters and buffers of `module`.
         inputs: examples of the tensors by name.
-        module: the module.
+        module: the module, if there is one.
         lengths: which axes have any length; an example's should be greater than 2 and like no other of the module.
 
     Returns:
@@ -163,47 +152,26 @@ def graph_with_weights(
     Raises:
         NotInGraphs: as in `graph_of`, or the function does another computation for some of the lengths.
     """
-    graph, values = _traced(function, inputs, module=module, lengths=lengths)
-    constants = [{"name": name, "shape": list(value.shape)} for name, value in values.items()]
-    for place, name in enumerate(inputs):
-        for axis, length in lengths.get(name, {}).items():
-            graph["shapes"][place][axis] = length.name
-    return graph | {"constants": constants}, values
-
-
-def _traced(
-    function: Traced,
-    inputs: Mapping[str, Tensor],
-    *,
-    module: nn.Module | None = None,
-    lengths: Lengths | None = None,
-) -> tuple[Plain, dict[str, Tensor]]:
     names: list[str] = []
-    shapes: Any = None
-    if lengths is not None:
-        axes = {name: lengths.get(name, {}) for name in inputs}
-        dims = {
-            each.name: torch.export.Dim(each.name, min=each.least, max=each.most)
-            for of in axes.values()
-            for each in of.values()
-        }
-        shapes = ({name: {axis: dims[each.name] for axis, each in of.items()} for name, of in axes.items()},)
+    shapes: Any = None if lengths is None else ({name: {**lengths.get(name, {})} for name in inputs},)
     try:
-        with _tracing(), torch.no_grad():
+        with _tracing():
             part = _Module(function, names, module)
             program: Any = torch.export.export(part, (dict(inputs),), dynamic_shapes=shapes, strict=False)
             graph = _decomposed(program)
             if graph is None:
                 program = program.run_decompositions()
                 graph = program.graph
-    except VitralError as error:
-        raise NotInGraphs("the computation has no graph: {reason}", reason=error) from None
     # torch.export raises any of these for an operation or a decision that it cannot trace.
-    except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
+    except (VitralError, RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
         first = str(error).strip().partition("\n")[0]
         raise NotInGraphs("the computation has no graph: {reason}", reason=first) from None
     writer = _Writer(program, graph, list(inputs))
-    return writer.graph(names), writer.constants
+    written, values = writer.graph(names), writer.constants
+    for place, name in enumerate(inputs):
+        for axis, length in (lengths or {}).get(name, {}).items():
+            written["shapes"][place][axis] = length.__name__
+    return written | {"constants": [{"name": name, "shape": [*value.shape]} for name, value in values.items()]}, values
 
 
 def _decomposed(program: Any) -> Any:
@@ -245,18 +213,27 @@ def is_tracing() -> bool:
 
 
 @contextmanager
-def _tracing() -> Generator[None]:
-    """While a graph is made: no warnings of PyTorch about its own parts, no log of a graph that fails."""
+def quietly() -> Generator[None]:
+    """No warnings of PyTorch about its own parts, no log of a graph that fails, and no gradients."""
     disabled = logging.root.manager.disable
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         logging.disable(logging.CRITICAL)
-        token = _TRACING.set(True)
         try:
             yield
         finally:
-            _TRACING.reset(token)
             logging.disable(disabled)
+
+
+@contextmanager
+def _tracing() -> Generator[None]:
+    """While a graph is made."""
+    token = _TRACING.set(True)
+    try:
+        with quietly():
+            yield
+    finally:
+        _TRACING.reset(token)
 
 
 class _Writer:
@@ -275,15 +252,16 @@ class _Writer:
         (last,) = (node for node in nodes if node.op == "output")
         self.named = {node.name for node in last.args[0]}
         needed = _needed(nodes)
-        placeholders = [node for node in nodes if node.op == "placeholder"]
-        self.placeholders(placeholders)
-        first = len(self.names) + len(self.constants)
+        self.placeholders([node for node in nodes if node.op == "placeholder"])
         for node in nodes:
             if node.op == "call_function" and node in needed:
-                self.call(node, first)
+                self.call(node)
         outputs = dict(zip(names, (self.places[node.name] for node in last.args[0]), strict=True))
-        found = {"inputs": self.names, "shapes": self.shapes, "constants": []}
-        return {**found, "nodes": self.nodes, "outputs": outputs}
+        return {"inputs": self.names, "shapes": self.shapes, "constants": [], "nodes": self.nodes, "outputs": outputs}
+
+    @property
+    def next_place(self) -> int:
+        return len(self.names) + len(self.constants) + len(self.nodes)
 
     def placeholders(self, placeholders: list[Any]) -> None:
         """Inputs have the first places, then the constants: parameters, buffers and other tensors of the function."""
@@ -298,10 +276,10 @@ class _Writer:
             if target is None:  # an input, or a token of an operation with effects, which is refused by its name
                 continue
             known = self.program.state_dict if target in self.program.state_dict else self.program.constants
-            self.places[node.name] = len(self.names) + len(self.constants)
+            self.places[node.name] = self.next_place
             self.constants[_named(target, len(self.constants))] = known[target].detach()
 
-    def call(self, node: Any, first: int) -> None:
+    def call(self, node: Any) -> None:
         name = _operation(node)
         if name in NOTHING:
             return
@@ -314,13 +292,13 @@ class _Writer:
             raise NotInGraphs("the computation has no graph: the operation {name} is not supported", name=name)
         if name == "sym_size.int":  # asked for again and again
             axis = self.places[node.args[0].name], node.args[1]
-            self.places[node.name] = self.lengths.setdefault(axis, first + len(self.nodes))
-            if self.places[node.name] != first + len(self.nodes):
+            self.places[node.name] = self.lengths.setdefault(axis, self.next_place)
+            if self.places[node.name] != self.next_place:
                 return
-        arguments = [self.plain(argument) for argument in _arguments(node, name)]
+        arguments = [self.plain(argument) for argument in _arguments(node)]
         if name == "_to_copy":
             arguments = [arguments[0], "bool" if node.meta["val"].dtype == torch.bool else "int"]
-        self.places[node.name] = first + len(self.nodes)
+        self.places[node.name] = self.next_place
         self.nodes.append([name, arguments])
 
     def plain(self, value: Any) -> Any:
@@ -358,7 +336,7 @@ def _operation(node: Any) -> str:
     return str(getattr(target, "__name__", target))
 
 
-def _arguments(node: Any, name: str) -> list[Any]:
+def _arguments(node: Any) -> list[Any]:
     """All arguments in the order of the operation's signature, without those on storage and trailing defaults."""
     schema: Any = getattr(node.target, "_schema", None)
     if schema is None:

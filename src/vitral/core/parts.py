@@ -12,7 +12,8 @@ import json
 import re
 import runpy
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, cast, get_args
@@ -128,22 +129,27 @@ class OwnPart(Config):
         Raises:
             UsageError: it is not registered, or its factory failed.
         """
-        factory = self.part.factory
-        try:
-            return factory(*given, **more, **self.settings)
-        except VitralError:
-            raise
-        except Exception as error:
-            raise self.failed(error) from error
+        with self.tried():
+            return self.part.factory(*given, **more, **self.settings)
 
     def wrong(self, complaint: str) -> UsageError:
         """The error that says what is wrong with this part."""
         places = {"kind": self.kinds[0], "name": self.name, "file": self.file, "complaint": complaint}
         return UsageError("{kind} {name!r} of {file}: {complaint}", **places)
 
-    def failed(self, error: Exception) -> UsageError:
-        """The error that says how code of this part failed."""
-        return self.wrong(f"{type(error).__name__}: {_first_line(error)}")
+    @contextmanager
+    def tried(self) -> Generator[None]:
+        """Convert what code of this part raises inside the block to one line.
+
+        Raises:
+            UsageError: it failed.
+        """
+        try:
+            yield
+        except VitralError:
+            raise
+        except Exception as error:
+            raise self.wrong(f"{type(error).__name__}: {_first_line(error)}") from error
 
     @classmethod
     def names(cls, name: str) -> bool:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 from vitral.core.errors import UsageError
-from vitral.core.language import _, ngettext
+from vitral.core.language import _
 
 MOST_THREADS = 1024
 EXIT_CODE = "VITRAL_EXIT_CODE"
@@ -53,19 +53,6 @@ def using_threads(threads: int | None) -> Generator[None]:
     finally:
         if torch.get_num_threads() != before:  # a decision inside the block may have changed it too
             torch.set_num_threads(before)
-
-
-def too_few_cores(threads: int, cores: int) -> str | None:
-    """A warning in one line if there are fewer cores than threads, else None."""
-    if threads <= cores:
-        return None
-    return ngettext(
-        "recorded with {threads} threads, this machine has {cores} core: slower, the same bits",
-        "recorded with {threads} threads, this machine has {cores} cores: slower, the same bits",
-        cores,
-        threads=threads,
-        cores=cores,
-    )
 
 
 _training: dict[int, threading.Lock] = {}

@@ -6,7 +6,7 @@ from vitral.core.lazy import lazily
 
 if TYPE_CHECKING:
     from vitral.data.alphabet import UnseenCharacter
-    from vitral.data.batches import Batches, Split, count_windows, windows
+    from vitral.data.batches import Batches, Split, windows
     from vitral.data.config import BPEConfig, ByteConfig, CorpusConfig, TokenizerConfig
     from vitral.data.corpora import corpus_names, load_corpus
     from vitral.data.dataset import Dataset, prepare, prepare_recorded, without_folders
@@ -24,40 +24,5 @@ if TYPE_CHECKING:
         declaring,
         file_tokenizer,
     )
-
-__all__ = [
-    "BLOCK",
-    "SOURCES",
-    "SPLITS",
-    "BPEConfig",
-    "Batches",
-    "Blocks",
-    "ByteConfig",
-    "Corpus",
-    "CorpusConfig",
-    "CorpusReport",
-    "Dataset",
-    "Split",
-    "Text",
-    "Tokenizer",
-    "TokenizerConfig",
-    "UnseenCharacter",
-    "bpe_tokenizer",
-    "build_tokenizer",
-    "byte_tokenizer",
-    "cache_folder",
-    "char_tokenizer",
-    "corpus_names",
-    "corpus_report",
-    "count_windows",
-    "declaring",
-    "file_tokenizer",
-    "load_corpus",
-    "prepare",
-    "prepare_recorded",
-    "split_text",
-    "windows",
-    "without_folders",
-]
 
 __getattr__ = lazily(__name__)

@@ -106,6 +106,23 @@ class Reading:
             return sources <= self.context_length
         return (sources <= (self.source_length or 0)) & (lengths - sources <= self.context_length + 1)
 
+    def counts(self, split: Split) -> Int[np.ndarray, " segments"]:
+        """Number of windows in each segment: one for each possible first input, or for a record that fits."""
+        if split.answers is not None:
+            return self.fits(split).astype(np.int64)
+        return np.maximum(split.lengths - self.context_length, 0)
+
+    def refusal(self, split: Split) -> str:
+        """The message for a split without a window, or without a record that is short enough."""
+        if split.answers is None:
+            return too_short(split, self.context_length)
+        return _(
+            "the shortest record of a split has {shortest:,} tokens, more than the model reads (context_length = "
+            "{context_length:,}); use a larger context_length, and of an encoder-decoder a larger source_length",
+            shortest=min(split.lengths.tolist(), default=0),
+            context_length=self.context_length,
+        )
+
     def places(self, split: Split, windows: Int[np.ndarray, "rows 2"]) -> Places:
         """The places of some windows, begin and end of each in the tokens of a split, in rows filled up at their ends.
 
@@ -188,7 +205,7 @@ class Batches:
         self._ends = np.cumsum(self._counts)
         self.num_windows = int(self._counts.sum())
         if self.num_windows == 0:
-            raise UsageError(no_window(split, self.reading))
+            raise UsageError(self.reading.refusal(split))
 
     def batch(self, step: int, micro: int = 0) -> Pair:
         """The batch of one step.
@@ -203,7 +220,7 @@ class Batches:
         return self.reading.pair(self.split, self.reading.places(self.split, self._windows(step, micro)))
 
     def _count(self) -> Int[np.ndarray, " segments"]:
-        return count_windows(self.split, self.reading)
+        return self.reading.counts(self.split)
 
     def _windows(self, step: int, micro: int) -> Int[np.ndarray, "batch 2"]:
         stream = numpy_stream(self.seed, "batches", step, micro)
@@ -272,9 +289,8 @@ def windows(split: Split, context_length: int | Reading, batch_size: int) -> Ite
         yield reading.pair(split, places)
 
 
-def window_places(split: Split, context_length: int | Reading, batch_size: int) -> Iterator[Places]:
+def window_places(split: Split, reading: Reading, batch_size: int) -> Iterator[Places]:
     """The places of `windows`."""
-    reading = reading_of(context_length)
     for same in _consecutive(split, reading):
         for first in range(0, len(same), batch_size):
             yield reading.places(split, same[first : first + batch_size])
@@ -297,27 +313,6 @@ def _consecutive(split: Split, reading: Reading) -> list[Int[np.ndarray, "window
 def reading_of(context_length: int | Reading) -> Reading:
     """How a model of this context length reads records, unless it is said."""
     return context_length if isinstance(context_length, Reading) else Reading(context_length)
-
-
-def count_windows(split: Split, context_length: int | Reading) -> np.ndarray:
-    """Number of windows in each segment, 1-d int64: one for each possible first input, or for a record that fits."""
-    reading = reading_of(context_length)
-    if split.answers is not None:
-        return reading.fits(split).astype(np.int64)
-    return np.maximum(split.lengths - reading.context_length, 0)
-
-
-def no_window(split: Split, context_length: int | Reading) -> str:
-    """The message for a split without a window, or without a record that is short enough."""
-    reading = reading_of(context_length)
-    if split.answers is None:
-        return too_short(split, reading.context_length)
-    return _(
-        "the shortest record of a split has {shortest:,} tokens, more than the model reads (context_length = "
-        "{context_length:,}); use a larger context_length, and of an encoder-decoder a larger source_length",
-        shortest=min(split.lengths.tolist(), default=0),
-        context_length=reading.context_length,
-    )
 
 
 def too_short(split: Split, context_length: int) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from vitral.core.config import Config
 from vitral.core.language import _
@@ -37,7 +37,31 @@ class FileConfig(Config):
     name: Literal["file"] = "file"
 
 
-TokenizerConfig = Annotated[CharConfig | ByteConfig | BPEConfig | FileConfig, Field(discriminator="name")]
+def _from_a_name(value: Any) -> Any:
+    """A bare name, as in `"bpe:1024"`, stands for its table."""
+    if not isinstance(value, str):
+        return value
+    name, colon, size = value.partition(":")
+    return {"name": name, **({"vocab_size": int(size) if size.isdecimal() else size} if colon else {})}
+
+
+def _several(value: Any) -> Any:
+    """One text stands for a list of it."""
+    return (value,) if isinstance(value, str) else value
+
+
+def _once(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(pattern.removeprefix("./") for pattern in patterns))
+
+
+def _different(specials: tuple[str, ...]) -> tuple[str, ...]:
+    if len({PAD, *specials}) <= len(specials):
+        raise ValueError(_("special tokens must differ from one another and from {pad}", pad=PAD))
+    return specials
+
+
+FromName = BeforeValidator(_from_a_name)
+TokenizerConfig = Annotated[CharConfig | ByteConfig | BPEConfig | FileConfig, Field(discriminator="name"), FromName]
 
 MOST_SPECIAL = 100
 """Maximum length of a special token in characters."""
@@ -51,6 +75,7 @@ _NOT_OF_RECORDS = ("split", "field", "works", "num_works", "train_on", "draw")
 """The keys that records cannot have."""
 
 Pattern = Annotated[str, Field(min_length=1, max_length=1000)]
+Patterns = Annotated[tuple[Pattern, ...], Field(strict=False), BeforeValidator(_several)]
 SpecialToken = Annotated[str, Field(min_length=1, max_length=MOST_SPECIAL)]
 
 
@@ -102,21 +127,21 @@ class CorpusConfig(Config):
     source: str = Field(default="sample", min_length=1)
     tokenizer: TokenizerConfig = Field(default_factory=CharConfig)
     split: Literal["blocks", "tail", "nanogpt", "works", "one-work"] = "blocks"
-    encoding: str | None = Field(default=None, max_length=100)
+    encoding: Annotated[str, Field(max_length=100), AfterValidator(codec_name)] | None = None
     field: str | None = Field(default=None, min_length=1, max_length=1000)
-    glob: Annotated[tuple[Pattern, ...], Field(strict=False, max_length=100)] | None = None
+    glob: Annotated[Patterns, Field(max_length=100), AfterValidator(_once)] | None = None
     newlines: Literal["lf", "keep"] = "lf"
     separator: str = "\n\n"
     share: float | None = Field(default=None, gt=0, le=1)
-    works: Annotated[tuple[Pattern, ...], Field(strict=False, max_length=1000)] | None = None
+    works: Annotated[Patterns, Field(max_length=1000)] | None = None
     num_works: int | None = Field(default=None, ge=1)
     train_on: Literal["others"] | None = None
     draw: int | None = Field(default=None, ge=0, lt=2**63)
     also: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)] | None = None
 
-    specials: Annotated[tuple[SpecialToken, ...], Field(strict=False)] | None = None
+    specials: Annotated[tuple[SpecialToken, ...], Field(strict=False), AfterValidator(_different)] | None = None
     records: Records | None = None
-    task: TaskConfig | None = None
+    task: Annotated[TaskConfig, FromName] | None = None
     replacement: str | None = Field(default=None, min_length=1, max_length=1)
 
     @property
@@ -165,34 +190,3 @@ class CorpusConfig(Config):
         """Values that mean the default become None, so that equal meanings have equal configurations."""
         whole = isinstance(value, int | float) and not isinstance(value, bool) and value == 1
         return None if whole or value in ([], ()) else value
-
-    @field_validator("encoding", mode="after")
-    @classmethod
-    def _encoding_by_pythons_name(cls, value: str | None) -> str | None:
-        """One name for each encoding, and None for the default, so that equal meanings have equal configurations."""
-        return None if value is None else codec_name(value)
-
-    @field_validator("glob", "works", mode="before")
-    @classmethod
-    def _accept_one(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
-
-    @field_validator("glob", mode="after")
-    @classmethod
-    def _patterns_once(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        return None if value is None else tuple(dict.fromkeys(pattern.removeprefix("./") for pattern in value))
-
-    @field_validator("specials", mode="after")
-    @classmethod
-    def _special_tokens_differ(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        if value is not None and len({PAD, *value}) <= len(value):
-            raise ValueError(_("special tokens must differ from one another and from {pad}", pad=PAD))
-        return value
-
-    @field_validator("tokenizer", "task", mode="before")
-    @classmethod
-    def _accept_a_bare_name(cls, value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        name, colon, size = value.partition(":")
-        return {"name": name, **({"vocab_size": int(size) if size.isdecimal() else size} if colon else {})}

@@ -26,7 +26,7 @@ from vitral.data.shards import Shards, are_shards
 from vitral.data.sources import SOURCES, cache_folder, fetch
 from vitral.data.split import Work, in_a_row
 from vitral.data.tasks import TASKS, Questions, Task, task_texts
-from vitral.data.texts import LONG, Corpus, opened, read_file, reading_notes
+from vitral.data.texts import LONG, NOTES, Corpus, opened, read_file, reading_notes
 
 BUNDLED = {"sample": "the-window-of-aldermere.txt", "sample-pt": "dom-casmurro.txt"}
 """The files of the bundled texts, under `data/texts`; its README has their sources and licences."""
@@ -105,8 +105,8 @@ def _find(config: CorpusConfig, cache: Path | None, may_download: bool) -> Corpu
         file = fetch(name, SOURCES[name], downloads(cache), may_download=may_download)
         return _from_file(name, file, config, noted=True)
     if name in COLLECTIONS:
-        parts = (config.model_copy(update={"source": part}) for part in COLLECTIONS[name])
-        return _joined(name, [_find(part, cache, may_download) for part in parts], config)
+        parts = [_find(config.model_copy(update={"source": part}), cache, may_download) for part in COLLECTIONS[name]]
+        return _joined(name, parts, config)
     with suppress(ValueError):  # the name of a user that no system can have
         name = os.path.expanduser(name)
     path = Path(name)
@@ -147,14 +147,15 @@ def _kind_in(path: Path) -> Records | None:
     keys = line.rstrip("\r\n").split("\t") if is_table else list(parsed_line(line, str(path)))
     kind = kind_of(keys)
     if kind is None and (len(keys) > 1 or not is_table):
-        how = N_("rename them, read one of them as a text by --field NAME")
         raise UsageError(
             "{path}: its first line has the keys {keys}; {known}: {how}, or let the name of the file end in .txt to "
             "train on its lines as they are",
             path=path,
             keys=_some(map(repr, keys)),
             known=_(KNOWN_KEYS),
-            how=_(N_("name the columns so in a first line") if is_table else how),
+            how=_("name the columns so in a first line")
+            if is_table
+            else _("rename them, read one of them as a text by --field NAME"),
         )
     return kind
 
@@ -208,22 +209,28 @@ def _from_file(name: str, path: Path, config: CorpusConfig, *, noted: bool = Fal
     if config.glob is not None:
         raise UsageError("{name}: is one text, and --glob chooses among the files of a folder; leave it out", name=name)
     with opened(path) as file:
-        (found,) = _without_equal([read_file(file, path, config)])
+        (found,) = without_equal([read_file(file, path, config)])
     notes = [N_("Read from {path}.").format(path=printable(str(path)))] if noted else []
     told = (*notes, *reading_notes([found], config))
     return replace(found, name=printable(name), notes=told, path=os.path.abspath(path))
 
 
-def _without_equal(files: Sequence[Corpus]) -> list[Corpus]:
-    """The files without records that equal an earlier one: one of two would teach the answer of the other."""
+def without_equal(texts: Sequence[Corpus]) -> list[Corpus]:
+    """The texts without records that equal an earlier one: one of two would teach the answer of the other."""
     known, found = set[str](), list[Corpus]()
-    for one in files:
-        records = [one.text[begin:end] for begin, end in one.records or ()]
+    for one in texts:
+        records = one.each_record
         new = [record for record in dict.fromkeys(records) if record not in known]
         known.update(new)
-        changes = one.changes + Counter(equal=len(records) - len(new))
-        left = in_a_row(map(len, new))
-        found.append(replace(one, text="".join(new), records=left, changes=changes) if records else one)
+        if equal := len(records) - len(new):
+            one = replace(
+                one,
+                text="".join(new),
+                notes=(*one.notes, NOTES["equal"].format(records=len(records), equal=equal)),
+                records=in_a_row(map(len, new)),
+                changes=one.changes + Counter(equal=equal),
+            )
+        found.append(one)
     return found
 
 
@@ -294,7 +301,7 @@ def _of_files(name: str, root: Path, config: CorpusConfig, files: Sequence[Path]
     encoding = config.encoding or "UTF-8"
     on_disk = config.records is None and sum(path.stat().st_size for path in files if path.is_file()) > LONG
     found = {path.relative_to(root).as_posix(): _text_in(path, config, on_disk=on_disk) for path in files}
-    read = _without_equal([replace(one, name=name) for name, one in found.items() if isinstance(one, Corpus)])
+    read = without_equal([replace(one, name=name) for name, one in found.items() if isinstance(one, Corpus)])
     skipped = {name: why for name, why in found.items() if isinstance(why, str)}
     if not read:
         why = next((f"; {why}" for why in skipped.values() if why), "")
@@ -305,15 +312,19 @@ def _of_files(name: str, root: Path, config: CorpusConfig, files: Sequence[Path]
             skipped=len(skipped),
             why=why,
         )
-    sentence = N_("{files:,} files were joined with {separator!r} between them.")
-    notes: list[str] = [sentence.format(files=len(read), separator=_separator(config))]
+    joined = N_("{files:,} files were joined with {separator!r} between them.")
+    notes: list[str] = [joined.format(files=len(read), separator=_separator(config))]
     if skipped:
-        left_out = N_("{files:,} files were skipped, empty or not {encoding} text: {names}.")
-        notes.append(left_out.format(files=len(skipped), encoding=encoding, names=_some(skipped)))
+        notes.append(
+            N_("{files:,} files were skipped, empty or not {encoding} text: {names}.").format(
+                files=len(skipped), encoding=encoding, names=_some(skipped)
+            )
+        )
     if own:
-        left_out = N_("Folders that Vitral wrote were left out: {number:,} ({names}).")
         names = _some(str(folder.relative_to(root)) for folder in own)
-        notes.append(left_out.format(number=len(own), names=names))
+        notes.append(
+            N_("Folders that Vitral wrote were left out: {number:,} ({names}).").format(number=len(own), names=names)
+        )
     notes += reading_notes(read, config)
     return replace(_joined(printable(name), read, config), notes=tuple(notes))
 

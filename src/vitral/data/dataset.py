@@ -22,7 +22,7 @@ from vitral.data.alphabet import MASK, label_text
 from vitral.data.answers import ANSWER, END, MARKERS, Answers, labels_in
 from vitral.data.batches import Split
 from vitral.data.config import BPEConfig, CorpusConfig, FileConfig
-from vitral.data.corpora import COLLECTIONS, downloads, load_corpus
+from vitral.data.corpora import COLLECTIONS, downloads, load_corpus, without_equal
 from vitral.data.long_texts import Text, hash_text, joined_text
 from vitral.data.shards import Shards
 from vitral.data.sources import SOURCES, cache_folder
@@ -176,13 +176,13 @@ class Dataset:
             "tokenizer": self.tokenizer.name,
             "vocab_size": self.tokenizer.vocab_size,
             "notes": list(self.notes),
-            **({"problems": list(self.problems)} if self.problems else {}),
-            **({"labels": self.labels} if self.labels else {}),
+            "problems": list(self.problems),
+            "labels": self.labels,
             "fingerprint": self.fingerprint,
             "store_sha256": self.store_sha256,
-            **({"trained_on": dict(self.trained_on)} if self.trained_on else {}),
+            "trained_on": dict(self.trained_on),
         }
-        return storable(described)
+        return storable({key: value for key, value in described.items() if value or key == "notes"})
 
     def load_text(self) -> Corpus:
         """The text, read again from its place and never downloaded.
@@ -220,8 +220,7 @@ def prepare(
     refuse_unused(config)
     folder = cache_folder(cache)
     corpus = corpus or load_corpus(config, cache=folder)
-    sources = (config.model_copy(update={"source": name}) for name in config.also or ())
-    others = [load_corpus(source, cache=folder) for source in sources]
+    others = [load_corpus(config.model_copy(update={"source": name}), cache=folder) for name in config.also or ()]
     notes = list[str]()
     if tokenizer is None and config.replacement is not None:
         raise UsageError(
@@ -273,7 +272,7 @@ def prepare_recorded(
     document, where = f"{run_folder}/corpus.json", f"{run_folder}: "
     text, trained_on = RecordedText.of(recorded, document), recorded.get("trained_on") or {}
     others = trained_on.get("also", []) if isinstance(trained_on, Mapping) else []
-    if len(others) != len(config.also or ()):
+    if not isinstance(others, list) or len(others) != len(config.also or ()):
         raise UsageError("{where}: its further training texts are not those of corpus.also; restore it", where=document)
     main = found_again(text, config.source, config, folder, where=where, given=corpus)
     also = zip(others, config.also or (), strict=True)
@@ -330,14 +329,22 @@ def _tokenized(
     """Split, tokenize and store a text with further ones; refused before that if another dataset is expected."""
     if corpus.shards is not None:
         return _of_shards(config, corpus, corpus.shards, tokenizer, folder)
+    if config.records and not config.task:
+        corpus, *also = without_equal([corpus, *also])
     text_hash = hash_text(corpus.text)
     made = cut(config, corpus, text_hash, also)
     told = [note for one in (corpus, *also) for note in one.notes]
     if tokenizer is None:
-        texts = [(corpus.text, made.blocks["train"]), *made.others]
-        learned_from = list(_to_learn_from(texts)) if isinstance(config.tokenizer, BPEConfig) else []
+        texts, kind = [(corpus.text, made.blocks["train"]), *made.others], config.tokenizer
+        learned_from = list(_to_learn_from(texts)) if isinstance(kind, BPEConfig) else []
         tokenizer = build_tokenizer(config, joined_text([text for text, _blocks in texts], ""), learned_from)
-        told += _shortfall(config, tokenizer)
+        found = len(tokenizer.ids)
+        if isinstance(kind, BPEConfig) and found < kind.vocab_size:
+            told.append(
+                N_("The text yields {found:,} tokens instead of {wanted:,}: no other pair occurs twice.").format(
+                    found=found, wanted=kind.vocab_size
+                )
+            )
     fingerprint = _hash(text_hash, tokenizer.plain(), made.key)
     if expected is not None and fingerprint != expected[0]:
         raise UsageError(
@@ -354,8 +361,6 @@ def _tokenized(
     answers = _answers(config, tokenizer, (corpus, *also))
     splits = {name: replace(split, answers=answers) for name, split in store.splits.items()}
     distinct = ("train", "test") if config.split == "nanogpt" else SPLITS
-    if store.was_damaged:
-        told.append(N_("The stored tokens were damaged and have been rebuilt."))
     return Dataset(
         config=config,
         text=corpus.record,
@@ -377,12 +382,10 @@ def _answers(config: CorpusConfig, tokenizer: Tokenizer, corpora: Sequence[Corpu
     Raises:
         UsageError: there is one label only, or there are too many.
     """
-    if config.records is None:
+    if not config.records:
         return None
-    labels = list[str]()
-    if config.records == "labels":
-        records = (one.text[begin:end] for one in corpora for begin, end in one.records or ())
-        labels = labels_in(records, config.source)
+    records = (record for one in corpora for record in one.each_record)
+    labels = labels_in(records, config.source) if config.records == "labels" else []
     encoded_labels = (tuple(tokenizer.encode(label, replacement=config.replacement).tolist()) for label in labels)
     return Answers(tokenizer.declared[ANSWER], tokenizer.declared[END], tuple(encoded_labels))
 
@@ -391,13 +394,6 @@ def _to_learn_from(texts: Sequence[_Cut]) -> Iterator[str]:
     for text, training in texts:
         stride = 1 if isinstance(text, str) else max(1, training.num_characters // LEARN_FROM)
         yield from (text[begin:end] for begin, end in training.chosen(slice(None, None, stride)))
-
-
-def _shortfall(config: CorpusConfig, tokenizer: Tokenizer) -> Iterator[str]:
-    found, kind = len(tokenizer.ids), config.tokenizer
-    if isinstance(kind, BPEConfig) and found < kind.vocab_size:
-        sentence = N_("The text yields {found:,} tokens instead of {wanted:,}: no other pair occurs twice.")
-        yield sentence.format(found=found, wanted=kind.vocab_size)
 
 
 def _special_notes(tokenizer: Tokenizer, splits: Sequence[Split]) -> Iterator[str]:

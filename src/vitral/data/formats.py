@@ -10,9 +10,10 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable, Iterator
+from encodings.aliases import aliases
 from typing import Any, cast
 
-from vitral.core.config import nearest, shown
+from vitral.core.config import closest, nearest, shown
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.data.alphabet import is_utf8
@@ -24,6 +25,8 @@ _FORMATS = {
         "an archive, as Word documents, workbooks and e-books are: get their text with pandoc --to plain"
     ),
     b"\x1f\x8b\x08": N_("compressed with gzip: unpack it with gunzip --keep"),
+    b"BZh91AY&SY": N_("compressed with bzip2: unpack it with bunzip2 --keep"),
+    b"\xfd7zXZ\0": N_("compressed with xz: unpack it with unxz --keep"),
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": N_("an old Word document: save it as plain text"),
     b"PAR1\x15": N_("a Parquet table: save it as JSON lines with pandas; --field NAME reads their text"),
 }
@@ -120,6 +123,8 @@ def parsed_line(line: str, place: str) -> dict[str, Any]:
 SAMPLE = 1 << 16
 """Bytes from which an encoding is guessed."""
 _MOST_NAMED = 3
+OF_BYTES = {f"{name}_codec" for name in ("base64", "bz2", "hex", "quopri", "uu", "zlib")} | {"rot_13"}
+"""Codecs of Python that are no encodings of text."""
 _LOST = re.compile("[\udc80-\udcff]")
 """A byte that is not UTF-8, as Python keeps it in a text."""
 _BEYOND = re.compile(r"[^ \t\r\n]{0,11}[^\0-\x7f][^ \t\r\n]{0,4}")
@@ -143,8 +148,13 @@ def codec_name(name: str) -> str | None:
         with contextlib.suppress(UnicodeDecodeError):  # one byte may be too few
             b"a".decode(found)
     except (LookupError, ValueError):
-        said = _("{name} is not an encoding of text; examples are cp1252, shift_jis and utf-16", name=shown(name))
-        raise ValueError(said) from None
+        raise ValueError(
+            _(
+                "{name} is not an encoding of text; {hint}",
+                name=shown(name),
+                hint=closest(name, {*aliases.values()} - OF_BYTES) or _("examples are cp1252, shift_jis and utf-16"),
+            )
+        ) from None
     return None if found in ("utf-8", "utf-8-sig") else found
 
 

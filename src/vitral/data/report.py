@@ -9,7 +9,7 @@ from typing import Any
 
 from vitral.core.language import N_, NEEDED, Message, in_language
 from vitral.data.alphabet import code_point, label_text, some_of
-from vitral.data.batches import Reading, Split, count_windows, no_window, reading_of
+from vitral.data.batches import Reading, Split, reading_of
 from vitral.data.dataset import Dataset
 from vitral.data.long_texts import Text, in_lines, pieces
 from vitral.data.split import SPLITS, Blocks, in_blocks
@@ -94,7 +94,7 @@ class LineStatistics:
     r"""Statistics of a text's lines.
 
     Attributes:
-        num_lines: number of lines, including a last one without a newline.
+        num_lines: number of lines, including a last one without a newline; 0 of records, which have none.
         longest: characters of the longest line.
         endings: number of lines ending in `\n`, `\r\n` and a lone `\r`.
     """
@@ -176,6 +176,7 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: int | Reading
     held_out = alphabet_counts((text[begin:end] for begin, end in spans), specials)
     alphabet = _those(counts)
     windows = len(train.segments) if train.answers else train.tokens.size / reading.context_length
+    is_text = dataset.config.task is dataset.config.records is None
     report = CorpusReport(
         name=dataset.name,
         num_bytes=dataset.text.bytes,
@@ -189,9 +190,9 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: int | Reading
         alphabet=alphabet,
         rare=tuple(sorted((entry for entry in alphabet if entry.count < RARE), key=lambda entry: entry.count)),
         unlearnable=_those(counts, lambda character: held_out.get(character) == counts[character]),
-        lines=_lines(text),
+        lines=_lines(text if is_text else ""),
         duplicates=duplicates_across(text, blocks, specials=specials),
-        num_windows=int(count_windows(train, reading).sum()),
+        num_windows=int(reading.counts(train).sum()),
         batches_per_pass=windows / batch_size,
         problems=(),
     )
@@ -199,10 +200,9 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: int | Reading
         *_size_problems(report, train, reading, batch_size),
         *_character_problems(report, counts),
         *_accent_problems(text, counts),
+        *_passage_problems(report.lines, report.duplicates),
     ]
-    has_lines = dataset.config.task is None and dataset.config.records is None
-    lines = _line_problems(report.lines) if has_lines else []
-    return replace(report, problems=(*problems, *lines, *_duplicate_problems(report.duplicates)))
+    return replace(report, problems=tuple(problems))
 
 
 def _special_notes(dataset: Dataset, text: Text) -> list[str]:
@@ -247,7 +247,7 @@ def _named(entries: tuple[CharacterCount, ...]) -> str:
 def _size_problems(report: CorpusReport, train: Split, reading: Reading, batch_size: int) -> Iterator[Message]:
     if not report.num_windows:
         with in_language("en"):  # it is stored
-            yield N_("There is nothing to train on: {reason}.").format(reason=no_window(train, reading))
+            yield N_("There is nothing to train on: {reason}.").format(reason=reading.refusal(train))
     if report.batches_per_pass < _FEW_BATCHES:
         sentence = N_(
             "One pass over the training split takes only {batches:.1f} batches of {batch_size} windows of "
@@ -336,18 +336,15 @@ def _mangled(text: str) -> int:
 
 
 def _is_control(character: str) -> bool:
-    kinds = {"Cc", "Cf", "Zl", "Zp"}
-    return unicodedata.category(character) in kinds and character not in "\n\r\t" and not NEEDED.match(character)
+    is_shown = character in "\n\r\t" or NEEDED.match(character)
+    return unicodedata.category(character) in {"Cc", "Cf", "Zl", "Zp"} and not is_shown
 
 
-def _line_problems(lines: LineStatistics) -> Iterator[Message]:
+def _passage_problems(lines: LineStatistics, duplicates: Duplicates) -> Iterator[Message]:
     if lines.longest > _LONG_LINE:
         yield N_(
             "The longest line has {number:,} characters. A model with a short context never sees the end of "
             "such a line, and tables or data without line breaks teach it little: break such lines, or remove them."
         ).format(number=lines.longest)
-
-
-def _duplicate_problems(duplicates: Duplicates) -> Iterator[Message]:
     if duplicates.share >= _DUPLICATE_SHARE:
         yield _REPEATED.format(share=duplicates.share, length=duplicates.length, example=label_text(duplicates.example))

@@ -97,10 +97,8 @@ class Shards:
         for path in self.path.glob("*.bin"):
             head = np.fromfile(path, "<i4", 3)
             dtype = _MAGIC.get(int(head[0])) if head.size == 3 and head[1] == 1 else None
-            if dtype is None:
-                yield path.name, np.memmap(path, "<u2", "r")
-            else:
-                yield path.name, np.memmap(path, dtype, "r", _HEADER, (int(head[2]),))
+            begin, shape = (_HEADER, int(head[2])) if dtype else (0, None)
+            yield path.name, np.memmap(path, dtype or "<u2", "r", begin, shape)
         for index in self.path.glob(f"*/{INDEX}"):
             told = json.loads(index.read_bytes())
             dtype = _LITDATA[told["config"]["data_format"][0].removeprefix("no_header_tensor:")]

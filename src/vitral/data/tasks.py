@@ -99,15 +99,11 @@ class RepeatedStrings(_OfSymbols):
         longest: largest period; every period in between is equally likely. Equal to `shortest`: one period for all.
     """
 
+    in_order = (("shortest", "longest"), ("longest", "length"))
+
     name: Literal["repeats"] = "repeats"
     shortest: Annotated[int, Field(ge=1)] = 10
     longest: Annotated[int, Field(ge=1)] = 32
-
-    @model_validator(mode="after")
-    def _string_is_repeated(self) -> "RepeatedStrings":
-        if not self.shortest <= self.longest < self.length:
-            raise ValueError(_("shortest must be at most longest, and longest below length"))
-        return self
 
     def draw(self, stream: np.random.Generator, count: int) -> Int[np.ndarray, "count span"]:
         """Random sequences, as indices into the alphabet."""

@@ -113,6 +113,11 @@ class Corpus:
     changes: Counter[str] = field(default_factory=Counter[str])
 
     @property
+    def each_record(self) -> list[str]:
+        """The text of each of its records."""
+        return [self.text[begin:end] for begin, end in self.records or ()]
+
+    @property
     def record(self) -> TextRecord:
         """What a run records of it."""
         return TextRecord.model_construct(
@@ -243,13 +248,12 @@ def _refuse_other_formats(head: bytes, where: str, encoding: str | None) -> None
     marked = next((name for mark, name in _MARKS.items() if head.startswith(mark)), "")
     chosen = encoding or "utf-8"
     if marked and not chosen.startswith(marked):
-        leave, give = _("leave --encoding out"), _("give --encoding {encoding}", encoding=marked)
         raise UsageError(
             "{where}: this is {marked}, not {chosen}, by its byte order mark; {advice}",
             where=where,
             marked=marked.upper(),
             chosen=_named(chosen),
-            advice=leave if marked == "utf-8" else give,
+            advice=_("leave --encoding out") if marked == "utf-8" else _("give --encoding {encoding}", encoding=marked),
         )
     if found := foreign_format(head):
         raise UsageError(f"{where}: {found}")
@@ -301,13 +305,13 @@ def reading_notes(files: Sequence[Corpus], config: CorpusConfig) -> Iterator[str
         yield N_(
             "JSON lines are read as they are, with the keys {names}: --field NAME reads one of them as a text; {known}."
         ).format(names=", ".join(map(repr, fields)), known=KNOWN_KEYS)
-    for change, sentence in _NOTES.items():
+    for change, sentence in NOTES.items():
         if changes[change]:
             yield sentence.format(**{name: changes[name] for name in _CHANGES})
 
 
 _CHANGES = ("texts", "empty", "records", "equal", "marks", "returns", "crlf", "cr", "licence")
-_NOTES = {
+NOTES = {
     "texts": N_("Texts read from JSON lines: {texts:,}; left out as empty: {empty:,}."),
     "equal": N_("Records read: {records:,}; left out as equal to an earlier one: {equal:,}."),
     "marks": N_("Byte order marks dropped at the beginning of files: {marks:,}."),

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import merge
 from itertools import repeat
 from pathlib import Path
@@ -55,12 +55,10 @@ class Store:
     Attributes:
         splits: name -> its tokens.
         sha256: SHA-256 of the manifest, in hexadecimal, which names the tokens by theirs.
-        was_damaged: whether others were there that were damaged.
     """
 
     splits: dict[str, Split]
     sha256: str
-    was_damaged: bool = False
 
 
 def token_dtype(vocab_size: int) -> np.dtype:
@@ -84,11 +82,10 @@ def stored(folder: Path, vocab_size: int, make: Iterable[Piece]) -> Store:
         UsageError: the tokens cannot be made.
         StorageError: they cannot be written, or not read back.
     """
-    is_there, found = folder.exists(), read(folder)
+    found = read(folder)
     if found is None:
         write(folder, token_dtype(vocab_size), make)
         found = read(folder) or _refuse(folder, N_("what was written is not read back"))
-        return replace(found, was_damaged=is_there)
     return found
 
 

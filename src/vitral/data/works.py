@@ -10,6 +10,7 @@ training text can be compared.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -111,14 +112,20 @@ def works_from(text: Text, lines: Sequence[str]) -> list[Work]:
     [('CHAPTER I', 20), ('CHAPTER II', 34)]
 
     Raises:
-        UsageError: no line of the text is like one of them.
+        UsageError: no line of the text, or every line, is like one of them.
     """
     patterns = {line: re.compile(".*".join(map(re.escape, line.split("*")))) for line in lines}
-    begins = [(begin, line) for begin, line in lines_of(text) if any(one.fullmatch(line) for one in patterns.values())]
-    for wanted, pattern in patterns.items():
-        if not any(pattern.fullmatch(line) for _, line in begins):
+    begins, counts, total = list[tuple[int, str]](), Counter[str](), 0
+    for begin, line in lines_of(text):
+        alike = [wanted for wanted, pattern in patterns.items() if pattern.fullmatch(line)]
+        begins += [(begin, line)] if alike else []
+        counts.update(alike)
+        total += 1
+    for wanted in patterns:
+        if counts[wanted] in (0, total):
             raise UsageError(
-                "corpus.works: no line of the text reads {line!r}; copy a line exactly, including leading spaces",
+                "corpus.works: {line!r} is like every line of the text, or like none; copy a line that begins a work "
+                "exactly, including leading spaces",
                 line=wanted,
             )
     ends = [*(begin for begin, _ in begins[1:]), len(text)]
@@ -292,7 +299,7 @@ def cut(config: CorpusConfig, corpus: Corpus, text_hash: str, also: Sequence[Cor
         ],
     }
     method = {"method": config.split, "block": BLOCK}
-    if config.records is not None:
+    if config.records:
         method = {"method": "records"}
     elif config.task is not None:
         method = {"method": "sequences", "block": config.task.span}
@@ -399,16 +406,14 @@ def additions(
         training: what is left of the training split of the main text.
 
     Raises:
-        UsageError: a text is the main text, whose test split would become training text, or is there twice; or `_part`
-            refuses it.
+        UsageError: a text is the main text, whose test split would become training text, or is there twice, whole or
+            as records; or `_part` refuses it.
     """
     added = dict[str, tuple[Corpus, Blocks]]()
     for name, corpus in zip(config.also or (), others, strict=True):
         found = hash_text(corpus.text)
-        if found in (text_hash, *added):
-            raise UsageError(
-                "corpus.also: {name!r} is the main text itself, or is given twice; leave it out", name=name
-            )
+        if not corpus.text or found in (text_hash, *added):
+            raise UsageError("corpus.also: {name!r} is in the main text, or is given twice; leave it out", name=name)
         added[found] = corpus, _part(corpus, config, training)
     return added
 

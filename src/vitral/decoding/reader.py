@@ -244,7 +244,7 @@ def source_ids(tokenizer: Tokenizer, source: str, source_length: int | None) -> 
     Raises:
         UsageError: a character is unknown to the tokenizer, or the source is longer than the model reads.
     """
-    ids = [int(token) for token in tokenizer.encode(source)]
+    ids = tokenizer.encode(source).tolist()
     if source_length is not None and len(ids) > source_length:
         raise UsageError(
             "source: {tokens} tokens, but the model reads at most {source_length}; shorten it",

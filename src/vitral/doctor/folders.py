@@ -15,13 +15,12 @@ from vitral.core.language import N_, in_language
 from vitral.core.parts import own_parts
 from vitral.core.process import using_threads
 from vitral.doctor import Diagnosis, HealthCheck, collected, examine_report, finding, ok, unknown, wrong
-from vitral.model import Transformer
 from vitral.runs import Checkpoint, RunConfig, RunFolder, SealedRun, enter, verify
 from vitral.runs.checkpoint import DAMAGED, FORMAT, list_checkpoints, load_checkpoint, load_state
 from vitral.runs.config import with_free_keys
 from vitral.runs.environment import describe_environment, environment_differences
 from vitral.runs.folder import CONFIG, RUN
-from vitral.runs.loading import load_weights, require_model_memory, require_of
+from vitral.runs.loading import load_weights, unloaded
 from vitral.runs.lock import only_writer
 from vitral.runs.metrics_log import NAME as LOG
 from vitral.studies.design import Study
@@ -71,12 +70,11 @@ def _whole(sealed: SealedRun, *, replay: bool) -> Iterator[HealthCheck]:
     missing = [own.missing for own in own_parts(sealed.config) if own.registered is None]
     model, whole = None, list[Checkpoint]()
     if not missing:
-        require_model_memory(sealed.config.model, sealed.tokenizer.vocab_size, str(sealed.path))
-        model = Transformer(sealed.config.model, sealed.tokenizer.vocab_size).eval()
+        model = unloaded(sealed).eval()
 
     def loaded(folder: Path) -> Iterator[HealthCheck]:
         checkpoint = load_checkpoint(folder)
-        require_of(sealed, checkpoint)
+        sealed.require(checkpoint)
         if model is not None:
             load_weights(model, checkpoint.model, str(folder))
         whole.append(checkpoint)
@@ -221,8 +219,8 @@ def examine_study(path: Path) -> Diagnosis:
         yield ok(RECORD, "{study}: agrees with its hash", study=record["study"]["name"])
 
     findings = [*collected(RECORD, agrees())]
-    for examine in (_runs, _agreement, _files):
-        findings += collected(N_("folder"), examine(path, record))
+    for made in (_runs(path, record), _agreement(path, record), _files(path)):
+        findings += collected(N_("folder"), made)
     return Diagnosis(tuple(findings))
 
 
@@ -258,7 +256,7 @@ def _agreement(folder: Path, record: Found) -> Iterator[HealthCheck]:
     """Whether every run is one of the record: the record of another study has a hash of its own too."""
     study, runs = Study.parse(record["study"]) if record else None, {}
     for name in _designed(record):
-        with suppress(VitralError):  # told already
+        with suppress(VitralError):  # reported by _runs
             runs[name] = enter(folder / name, lambda line: None)
     sizes = {run.tokenizer.vocab_size for run in runs.values()}
     if study is None or len(sizes) != 1 or any(arm.run and not Path(arm.run).is_dir() for arm in study.arms):
@@ -272,7 +270,7 @@ def _agreement(folder: Path, record: Found) -> Iterator[HealthCheck]:
     yield ok(ARMS, "{n} runs are those of {file}", n=len(runs), file=RECORD)
 
 
-def _files(folder: Path, record: Found) -> Iterator[HealthCheck]:
+def _files(folder: Path) -> Iterator[HealthCheck]:
     """The measurements and the report."""
     intact, complaints = check_measures(folder)
     yield from (wrong(MEASURES, AGAIN, complaint=complaint) for complaint in complaints)

@@ -50,6 +50,7 @@ def facts_of(run: SealedRun) -> dict[str, Any]:
         "tokens": tokens if is_text else None,
         "tokens_per_step": per_step,
         "least_steps": math.ceil(max(least, default=0) * LADDER_TOKENS / per_step),
+        "is_smallest": len(least) < 2,  # nothing smaller would be planned
         "most_passes": most_passes(model, tokens) if is_text and tokens else None,
         "seconds_per_step": found["seconds"] / steps if found["seconds"] and steps > 0 else None,
         "last_validation_loss": curve[-1][1] if curve else None,
@@ -117,7 +118,7 @@ def _of_training(facts: Mapping[str, Any]) -> Iterator[SampleReason]:
         told = N_(sentence).format(**places, minutes=minutes, until=until)
         return SampleReason(kind, told, f"continue {run} --minutes {minutes}")
 
-    if parameters > MOST_PER_TOKEN * (tokens or math.inf):
+    if parameters > MOST_PER_TOKEN * (tokens or math.inf) and not facts["is_smallest"]:
         told = N_(
             "The model is too large for its text: {parameters:,} parameters for {tokens:,} tokens. It learns the text "
             "by heart, or does not get far; vitral train chooses a size that fits."

@@ -286,7 +286,7 @@ def _loss_of(
     nats: float, counts: Int[np.ndarray, " vocab"], split: Split, context_length: int, tokenizer: Tokenizer
 ) -> SplitLoss:
     """The loss from the summed loss in nats and the number of times each token was a target."""
-    characters, size = token_sizes(tokenizer)
+    characters, size = sizes_in(split, tokenizer)
     num_targets, num_characters, num_bytes = int(counts.sum()), int(counts @ characters), int(counts @ size)
     if not num_targets:
         raise UsageError(
@@ -306,6 +306,15 @@ def token_sizes(tokenizer: Tokenizer) -> tuple[Int[np.ndarray, " vocab"], Int[np
     # A UTF-8 character has one byte that is not of the form 10xxxxxx.
     characters = [sum(byte & 0b1100_0000 != 0b1000_0000 for byte in piece) for piece in pieces]
     return np.array(characters, dtype=np.int64), np.array([len(piece) for piece in pieces], dtype=np.int64)
+
+
+def sizes_in(split: Split, tokenizer: Tokenizer) -> tuple[Int[np.ndarray, " vocab"], Int[np.ndarray, " vocab"]]:
+    """The same in a split: of records the tokens that mark an answer have none."""
+    sizes = token_sizes(tokenizer)
+    if split.answers is not None:
+        for each in sizes:
+            each[[split.answers.opens, split.answers.closes]] = 0
+    return sizes
 
 
 def final_split(dataset: Dataset) -> Split:

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from vitral.core.errors import UsageError
 from vitral.data.batches import Split
 from vitral.data.tokenizers import Tokenizer
-from vitral.evaluation.losses import SplitLoss, token_losses, token_sizes
+from vitral.evaluation.losses import SplitLoss, sizes_in, token_losses
 from vitral.evaluation.ngrams import LONG, WittenBell, laid_out, scored_targets
 from vitral.model.transformer import Transformer
 
@@ -50,7 +50,7 @@ def target_losses(model: Transformer, split: Split, tokenizer: Tokenizer) -> Tar
     model.require_vocabulary(tokenizer.vocab_size)
     nats = token_losses(model, split)
     tokens, depths = laid_out(split, model.vocab_size)
-    characters, sizes = token_sizes(tokenizer)
+    characters, sizes = sizes_in(split, tokenizer)
     ends = np.cumsum(characters[tokens])
     targets = scored_targets(split, tokens, depths)
     scored = tokens[targets][~np.isnan(nats)]

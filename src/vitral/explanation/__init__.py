@@ -1,21 +1,18 @@
 """Explanations: a computation narrated step by step, and checks of computations done by hand."""
 
 from vitral.explanation.checks.checker import check
-from vitral.explanation.checks.correction import corrected
 from vitral.explanation.checks.report import CheckReport, Verdict
 from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.file import load_example, parse_example
-from vitral.explanation.exercises.exercise import KINDS, Exercise, exercise_of
-from vitral.explanation.exercises.problems import exercise_text, key_text
+from vitral.explanation.exercises.exercise import KINDS, Exercise, exercise_of, exercise_text, key_text
 from vitral.explanation.narration import Choice
-from vitral.explanation.phrasebook import LANGUAGES, phrases
+from vitral.explanation.phrasebook import phrases
 from vitral.explanation.steps import Step
 from vitral.explanation.walks import RunView, walk_backward, walk_example, walk_run
 from vitral.explanation.walkthrough import Walkthrough, to_plain, to_text
 
 __all__ = [
     "KINDS",
-    "LANGUAGES",
     "CheckReport",
     "Choice",
     "Example",
@@ -25,7 +22,6 @@ __all__ = [
     "Verdict",
     "Walkthrough",
     "check",
-    "corrected",
     "exercise_of",
     "exercise_text",
     "key_text",

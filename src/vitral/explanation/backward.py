@@ -1,6 +1,5 @@
 """The backward pass of a sheet: the gradient of a loss with respect to every quantity, each with its arithmetic."""
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,11 +9,10 @@ from torch import Tensor
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
-from vitral.core.taps import Recorder
 from vitral.explanation.examples.claims import part_of
 from vitral.explanation.examples.names import OUTPUT, Names
 from vitral.explanation.examples.schema import CHOICES, ROTATED
-from vitral.explanation.expressions import Call, Constant, references
+from vitral.explanation.expressions import Constant, references
 from vitral.explanation.expressions.definitions import RULES
 from vitral.explanation.formulas.notation import Apply, Equation, Expression, Name, Number, Words, exact
 from vitral.explanation.narration import Narrator
@@ -25,7 +23,6 @@ from vitral.explanation.recipe import SheetQuantity
 from vitral.explanation.rows import CellNamer, Row
 from vitral.explanation.sheet import Index, Sheet
 from vitral.explanation.steps import Panel, Step
-from vitral.model import Transformer
 
 ONE, LOG = N_("1 at the chosen cell, 0 elsewhere"), N_("−1/p at the chosen probability, 0 elsewhere")
 
@@ -58,7 +55,7 @@ def named_cell(text: str, sheet: Sheet, head: int) -> tuple[str, Index]:
     Raises:
         UsageError: no such quantity, or no such cell.
     """
-    first = sheet.namer.first
+    first = sheet.first
     label, places = part_of(text.strip())
     have = [quantity.name for quantity in sheet.quantities if quantity.name not in CHOICES]
     name = Names(sheet.architecture.stream, have)(label)
@@ -148,20 +145,21 @@ class Backward:
         self.quantities = [quantity for quantity in sheet.quantities if quantity.name in needed]
         for quantity in self.quantities:
             if quantity.derivative:
-                complaint = N_("--backward: {name} is made of gradients; give --cell with a number before it")
-                raise UsageError(complaint, name=quantity.name)
+                raise UsageError(
+                    "--backward: {name} is made of gradients; give --cell with a number before it", name=quantity.name
+                )
         values = dict(sheet.values) | {f"d{loss.of}": loss.seed}
         trees = backward({quantity.name: quantity.tree for quantity in self.quantities}, values, loss.of)
         trees = {f"d{loss.of}": Constant.of(loss.seed), **trees}
         fixed = {quantity.name for quantity in self.quantities if not quantity.inputs} | sheet.unit_gains
-        of_sheet = [quantity.name for quantity in reversed(self.quantities)]
-        names = [name for name in dict.fromkeys([*of_sheet, *(name[1:] for name in trees)]) if f"d{name}" in trees]
+        names = [name[1:] for name in trees]
         self.gradients = {name: values[f"d{name}"] for name in names if name not in fixed}
         made = [
             SheetQuantity(f"d{name}", sheet.axes(name), trees[f"d{name}"], self._row(name)) for name in self.gradients
         ]
-        written = {f"d{name}": symbol(f"d{name}") for name in names if not name.endswith(("norm_gain", "norm_bias"))}
-        self.made = replace(sheet, quantities=tuple(made), values=values, names=written)
+        written = {name: Name(name) if name.endswith(("norm_gain", "norm_bias")) else symbol(name) for name in names}
+        called = {f"d{name}": replace(of, letters=f"d{sheet.called(of.letters)}") for name, of in written.items()}
+        self.made = replace(sheet, quantities=tuple(made), values=values, names={**sheet.names, **called})
 
     def kinds(self, name: str) -> list[str]:
         """The rules by which the gradient of a quantity is made, one for each of its uses."""
@@ -191,30 +189,9 @@ def _kind(use: SheetQuantity, name: str) -> str:
     if use.name in ("masked", "mlp.hidden"):
         return "mask" if use.name == "masked" else "activation"
     tree = use.tree
-    while isinstance(tree, Call) and tree.function == "add" and name in references(tree.arguments[0]):
+    while tree.function == "add" and name in references(tree.arguments[0]):
         tree = tree.arguments[0]
-    return RULES.get(tree.function, "copy") if isinstance(tree, Call) else "copy"
-
-
-def gradient_at(model: Transformer, rows: tuple[int, ...], position: int, name: str) -> Tensor:
-    """The gradient of −log p of the token after a position, computed by autograd in double precision.
-
-    Args:
-        model: stays as it is.
-        rows: the tokens.
-        position: the loss is that of the next token.
-        name: of the activation, as "blocks.0.attn.out".
-
-    Returns:
-        The gradient, of the activation's shape without its axis of texts.
-    """
-    double = copy.deepcopy(model).cpu().double().eval()
-    recorder = Recorder()
-    with torch.inference_mode(False), torch.enable_grad():
-        logits = double(torch.tensor([rows]), tap=recorder)
-        loss = torch.nn.functional.cross_entropy(logits[0, position], torch.tensor(rows[position + 1]))
-        (gradient,) = torch.autograd.grad(loss, [recorder.kept[name]])
-    return gradient[0].detach()
+    return RULES.get(tree.function, "copy")
 
 
 def backward_steps(narrator: Narrator, loss: Loss) -> tuple[Step, ...]:
@@ -228,14 +205,15 @@ def backward_steps(narrator: Narrator, loss: Loss) -> tuple[Step, ...]:
     of_gradients = Narrator(made.made, say, narrator.choice)
     return tuple(
         Step(
-            name=f"d{name}",
-            title=say("backward.title", name=name),
+            name=f"d{called}",
+            title=say("backward.title", name=called),
             formula=made.made.formula(f"d{name}"),
             shapes=f"[{' × '.join(map(str, value.shape))}]",
-            sentence=_sentence(made, name, say),
-            panels=tuple(map(_largest, of_gradients.panels(f"d{name}", made.made[f"d{name}"].axes))),
+            sentence=_sentence(made, name, called, say),
+            panels=tuple(_largest(panel, f"d{called}") for panel in of_gradients.panels(f"d{name}")),
         )
         for name, value in made.gradients.items()
+        for called in [narrator.sheet.called(name)]
     )
 
 
@@ -245,10 +223,9 @@ def last_cell(narrator: Narrator) -> tuple[str, Index]:
     Raises:
         UsageError: nothing in the sheet has a gradient.
     """
-    made = [quantity for quantity in narrator.sheet.quantities if quantity.name not in CHOICES]
-    made = [quantity for quantity in made if quantity.name == "loss"] or [
-        quantity for quantity in made if quantity.axes[0] in ("time", "heads")
-    ]
+    every = narrator.sheet.quantities
+    made = [quantity for quantity in every if quantity.name == "loss"]
+    made = made or [quantity for quantity in every if quantity.axes[0] in ("time", "heads")]
     if not made:
         raise UsageError("explain: nothing here has a gradient; --backward needs a computation, as attention")
     name, axes, value = made[-1].name, made[-1].axes, narrator.sheet.values[made[-1].name]
@@ -257,24 +234,18 @@ def last_cell(narrator: Narrator) -> tuple[str, Index]:
     return name, (*heads, *cell)[-value.dim() :] if value.dim() else ()
 
 
-def loss_sentence(narrator: Narrator, loss: Loss) -> str:
-    """A cell that is the loss, in a sentence."""
-    cell = ",".join(str(place + narrator.sheet.namer.first) for place in loss.cell or ())
-    return narrator.say("backward.loss_cell", cell=f"{loss.of}[{cell}]")
-
-
-def _largest(panel: Panel) -> Panel:
-    """The panel with its largest number chosen."""
+def _largest(panel: Panel, called: str) -> Panel:
+    """The panel of a gradient as it is called, with its largest number chosen."""
     cells = [(abs(value), (row, column)) for row, line in enumerate(panel.matrix) for column, value in enumerate(line)]
-    return replace(panel, cell=max(cells, key=lambda each: (each[0], -each[1][0], -each[1][1]))[1], asked=())
+    return replace(panel, cell=max(cells, key=lambda each: each[0])[1], asked=(), quantity=called)
 
 
-def _sentence(made: Backward, name: str, say: Phrases) -> str:
+def _sentence(made: Backward, name: str, called: str, say: Phrases) -> str:
     if name == made.loss.of:
         kind = "start_several" if made.loss.cell is None else "start_log" if made.loss.is_log else "start"
-        return say(f"backward.{kind}", name=name)
+        return say(f"backward.{kind}", name=called)
     known = made.kinds(name)
     words = [say(f"backward.{kind}") for kind in dict.fromkeys(known)]
     if len(known) > 1:
-        words.insert(0, say("backward.several", name=name, count=len(known)))
+        words.insert(0, say("backward.several", name=called, count=len(known)))
     return " ".join(words)

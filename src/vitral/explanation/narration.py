@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vitral.explanation.examples.schema import CHOICES, ROTATED
-from vitral.explanation.expressions import Call, Tree, compute, expanded
+from vitral.explanation.expressions import Tree, compute, expanded
 from vitral.explanation.formulas import decimals, number
 from vitral.explanation.formulas.notation import Words
 from vitral.explanation.phrasebook import Phrases
@@ -43,14 +43,12 @@ class Choice:
         query: position of the query; None for the middle one, or the last where the next token is chosen.
         key: position of the key; None for the one with the largest weight.
         column: of matrices with features as columns.
-        with_given: whether the given numbers are shown as the first step.
     """
 
     heads: tuple[int, ...] | None = None
     query: int | None = None
     key: int | None = None
     column: int = 0
-    with_given: bool = False
 
 
 def _at_place(sheet: Sheet, name: str, before: Index, order: Index, row: int, column: int) -> Arithmetic:
@@ -70,7 +68,7 @@ class Narrator:
             choice: of heads and cells.
         """
         self.sheet, self.say, self.choice = sheet, say, choice
-        self.values, self.first = sheet.values, sheet.namer.first
+        self.values, self.first = sheet.values, sheet.first
         self.heads = choice.heads if choice.heads is not None else tuple(range(sheet.num_heads))
         count, _keys = sides(sheet)
         is_end = "logits" in sheet or "probabilities" in self.values
@@ -88,18 +86,15 @@ class Narrator:
 
     def steps(self, names: Sequence[str] | None = None) -> tuple[Step, ...]:
         """All steps in order, or those with the given names."""
-        given = [self._given()] if self.choice.with_given and self.sheet.given_names else []
         there = [quantity for quantity in self.sheet.quantities if self.values[quantity.name].numel()]
-        wanted = [quantity for quantity in there if names is None or quantity.name in names]
-        return (*given, *(self._step(quantity) for quantity in wanted))
+        return tuple(self._step(quantity) for quantity in there if names is None or quantity.name in names)
 
-    def _given(self) -> Step:
+    def given(self) -> Step:
         """The given quantities, one panel each or one for each head."""
         panels: list[Panel] = []
         for name in self.sheet.given_names:
-            axes = self.sheet.axes(name)
-            shape = self._shape(name, axes[-2:])
-            for panel in self.panels(name, axes):
+            shape = self._shape(name, self.sheet.axes(name)[-2:])
+            for panel in self.panels(name):
                 label = f"{name}, {panel.label}" if panel.label else name
                 panels.append(replace(panel, label=f"{label} {shape}", asked=()))
         return Step("given", self.say("titles.given"), Words(""), "", self.say("sentences.given"), tuple(panels))
@@ -112,7 +107,7 @@ class Narrator:
             formula=self.sheet.formula(name),
             shapes=self._shapes(quantity),
             sentence=self._sentence(quantity),
-            panels=tuple(replace(panel, quantity=called) for panel in self.panels(name, quantity.axes)),
+            panels=tuple(replace(panel, quantity=called) for panel in self.panels(name)),
             is_share=quantity.is_share,
         )
 
@@ -131,11 +126,8 @@ class Narrator:
         """Inputs and output, with the names of the axes."""
         made = {each.name: each.axes for each in self.sheet.quantities}
         inputs = [name for name in quantity.inputs if name in made or name in STREAM]
-        tree, sign = quantity.outer, " · "
-        if quantity.derivative:
-            inputs = [quantity.derivative[0]]
-        elif isinstance(tree, Call):
-            sign = SIGNS.get(tree.function, ", " if quantity.is_free else " · ")
+        inputs = [quantity.derivative[0]] if quantity.derivative else inputs
+        sign = SIGNS.get(quantity.outer.function, ", " if quantity.is_free else " · ")
         before = sign.join(self._shape(name, made.get(name, ("time", "d_model"))) for name in inputs)
         after = self._shape(quantity.name, quantity.axes)
         return f"{before} → {after}" if before else after
@@ -149,14 +141,9 @@ class Narrator:
         named = [f"{words.get(axis, axis)} {size}" for axis, size in zip(shown, sizes, strict=True)]
         return f"[{', '.join(named)}]"
 
-    def panels(self, name: str, axes: tuple[str, ...]) -> tuple[Panel, ...]:
-        """The matrices of a quantity: one for each chosen head, or one.
-
-        Args:
-            name: of the quantity.
-            axes: their names; the first of quantities of heads is "heads".
-        """
-        value = self.values[name]
+    def panels(self, name: str) -> tuple[Panel, ...]:
+        """The matrices of a quantity: one for each chosen head, or one."""
+        value, axes = self.values[name], self.sheet.axes(name)
         if axes[0] != "heads":
             return (self._panel("", value if value.dim() == 2 else value[None], axes, name, ()),)
         made: list[Panel] = []
@@ -225,7 +212,8 @@ class Narrator:
         shared = {"row": self._position(self.query), "column": self._source(self.key), "width": value.shape[-1]}
         told = self._phrases_of(quantity, value)
         words = " ".join(self.say(self._laid_out(f"sentences.{key}"), **{**shared, **more}) for key, more in told)
-        if quantity.axes[0] == "heads" and len(self.heads) > 1 and quantity.name not in ("q", "k", "v"):
+        is_of_heads = self.sheet.axes(quantity.name)[0] == "heads" and quantity.name not in ("q", "k", "v")
+        if is_of_heads and len(self.heads) > 1:
             head = self.heads[0] + self.first
             return self.say("sentences.head", head=head, sentence=words[:1].lower() + words[1:])
         return words[:1].upper() + words[1:]
@@ -281,8 +269,8 @@ class Narrator:
 
     def _scaling(self, tree: Tree) -> Phrase:
         scores, scale = self.values["scores"], self.sheet.architecture.scale
-        if scale == "adaptive" and isinstance(tree, Call) and isinstance(divided := expanded(tree), Call):
-            factor = 1 / compute(divided.arguments[1], self.values)
+        if tree.function == "adaptive":
+            factor = 1 / compute(expanded(tree).arguments[1], self.values)
         else:
             factor = compute(tree, {"scores": torch.ones_like(scores)})
         factor = factor.expand(len(scores), scores.shape[1], -1)[self.heads[0], self.query, 0]
@@ -303,7 +291,7 @@ class Narrator:
             row = quantity.row
             beam = {"beams": row.num_beams, "length": row.length} if isinstance(row, Beam) else {}
             return name, {"word": words, "words": words, **beam}
-        if isinstance(tree, Call) and tree.function in NORMS:
+        if tree.function in NORMS:
             return NORMS[tree.function], {}
         if name in RESIDUAL:
             return "residual" if len(quantity.inputs) > 1 else "replaced", {}

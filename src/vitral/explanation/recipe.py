@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vitral.attention.masks import Mask
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, _
+from vitral.core.language import _
 from vitral.decoding import Sampling
 from vitral.explanation.examples.schema import WORDS
 from vitral.explanation.expressions import Call, Constant, Reference, Tree, compute, mapped, read, references
@@ -37,7 +37,7 @@ K k = rotate(k_pre)                                           # attn rotary
 K k = memory @ w_k + rows(b_k)                                # attn plain
 K v = memory @ w_v + rows(b_v)                                # attn
 S scores = q @ share(k).T                                     # attn
-S scaled = scale(scores)                                      # attn
+S scaled = scale                                              # attn
 S masked = scaled + bias + mask                               # attn
 S weights = softmax(masked, base)                             # attn
 Q z = weights @ share(v)                                      # attn
@@ -59,6 +59,14 @@ L logits = last @ w_u + b_u                                   # untied
 L probabilities = softmax(logits, base)
 """
 """After #: the parts that a line belongs to; all of them must be there."""
+SCALES = {
+    None: "scores * scale",
+    "none": "scores",
+    "sqrt": "scores / sqrt(d_k())",
+    "linear": "scores / d_k()",
+    "adaptive": "adaptive(scores, mask, d_k())",
+}
+"""The scaled scores by the name of the scale; those of any other are multiplied by its factor s."""
 _AXES = {
     "T": ("time", "d_model"),
     "Q": ("heads", "time", "d_head"),
@@ -107,14 +115,14 @@ class SheetQuantity:
     def outer(self) -> Tree:
         """The tree below what only changes the places of its numbers."""
         tree = self.tree
-        while isinstance(tree, Call) and tree.function in ("lifted", "transpose"):
+        while tree.function in ("lifted", "transpose"):
             tree = tree.arguments[0]
         return tree
 
     @property
     def is_share(self) -> bool:
         """Whether each row of its numbers adds up to 1."""
-        return isinstance(self.outer, Call) and self.outer.function in SHARES
+        return self.outer.function in SHARES
 
     def make(self, values: Values) -> Tensor:
         """Compute the quantity from the values of its inputs."""
@@ -195,7 +203,7 @@ def decided(name: str) -> Tree:
     """
     shares, (rule, number) = read("last(probabilities)"), rule_of(name)
     if number is None:
-        return Call("place of largest", (shares,))
+        return Call("largest", (shares,))
     Sampling.parse({rule: int(number) if rule == "top_k" and number == int(number) else number}, rule)
     if rule == "temperature" and number > 0:
         logarithms = Call("log", (shares,))
@@ -341,6 +349,9 @@ class _Recipe:
         letters: dict[str, Tree] = {name: Reference(other) for name, other in names.items()}
         letters |= {} if parts.mask is None else {"mask": Call("mask", ())}
         match tree:
+            case Reference("scale"):
+                scaled = read(SCALES.get(parts.scale, "scores * s()"))
+                return scaled if parts.scale is None else mapped(scaled, self.named)
             case Reference(name):
                 return letters.get(name)
             case Call("lookup", arguments):
@@ -349,8 +360,6 @@ class _Recipe:
                 return Call("softmax", (x,) if parts.softmax_base == math.e else (x, Constant(parts.softmax_base)))
             case Call("add", (scaled, Reference("bias"))):
                 return scaled if parts.bias is None else Call("add", (scaled, Constant.of(parts.bias, "bias")))
-            case Call("scale", (scores,)) if parts.scale is None:
-                return Call("multiply", (scores, Reference("scale")))
             case Call("activation", (pre,)):
                 gated = parts.activation == "swiglu"
                 return read("silu(mlp.gate) * mlp.pre") if gated else Call(parts.activation, (pre,))
@@ -367,7 +376,7 @@ class _Recipe:
 
     def lacks(self, tree: Tree) -> bool:
         """Whether a term, a factor, a gain or a bias may be missing and is."""
-        inside = tree.arguments[0] if isinstance(tree, Call) and tree.function == "rows" else tree
+        inside = tree.arguments[0] if tree.function == "rows" else tree
         if not isinstance(inside, Reference) or inside.name in self.values:
             return False
         return inside.name in OPTIONAL or inside.name.endswith(("norm_gain", "norm_bias"))
@@ -387,50 +396,54 @@ class _Recipe:
                 groups = len(values["q" if few == "k" else "weights"]) // len(values[few])
                 return x if groups == 1 else Call("share", (x,), (groups,))
             case Call("mask"):
-                return Constant.of(self.mask(values["scaled"]), "M")
-            case Call("scale", (scores,)):
-                return self.scaled(scores)
+                return Constant.of(self.mask(), "M")
+            case Call("d_k"):
+                return Constant(self.width(), "d_k")
+            case Call("s"):
+                return Constant.of(self.factor(), "s")
         return None
 
-    def scaled(self, scores: Tree) -> Tree:
-        """The scaled scores.
+    def width(self) -> float:
+        """The width of a head.
 
         Raises:
-            UsageError: the width of a head or a learned factor is unknown.
+            UsageError: it is unknown.
         """
-        values, kind = self.values, self.parts.scale
-        if kind in ("learned", "learned-per-head"):
-            if "factor" not in values:
-                complaint = N_("factor: the scale {kind!r} needs the learned factor; give factor under [given]")
-                raise UsageError(complaint, kind=kind)
-            factor, wanted = (
-                values["factor"].reshape(-1, 1, 1),
-                len(values["scores"]) if kind == "learned-per-head" else 1,
-            )
-            if len(factor) != wanted:
-                complaint = N_("factor: the scale {kind!r} needs {expected} of them, not {given}")
-                raise UsageError(complaint, kind=kind, expected=wanted, given=len(factor))
-            return Call("multiply", (scores, Constant.of(factor, "s")))
-        if kind == "none":
-            return scores
-        if not isinstance(kind, str):
-            assert kind is not None
-            return Call("multiply", (scores, Constant(float(kind), "s")))
-        widths = [values[name].shape[-1] for name in ("q", "k") if name in values]
-        d_k = widths[0] if widths else self.parts.d_k
+        d_k = next((self.values[name].shape[-1] for name in ("q", "k") if name in self.values), self.parts.d_k)
         if d_k is None:
             raise UsageError(
-                "d_k: the scale {kind!r} needs the width of a head; give q and k, or d_k under [given]", kind=kind
+                "d_k: the scale {kind!r} needs the width of a head; give q and k, or d_k under [given]",
+                kind=self.parts.scale,
             )
-        width = Constant(float(d_k), "d_k")
-        if kind == "adaptive":
-            return Call("adaptive", (scores, Constant.of(self.mask(values["scores"]), "M"), width))
-        return Call("divide", (scores, width if kind == "linear" else Call("sqrt", (width,))))
+        return float(d_k)
 
-    def mask(self, scores: Tensor) -> Tensor:
+    def factor(self) -> Tensor:
+        """The factor of the scores, or those of the heads.
+
+        Raises:
+            UsageError: a learned factor is unknown.
+        """
+        values, kind = self.values, self.parts.scale
+        if not isinstance(kind, str):
+            return torch.tensor(kind, dtype=torch.float64)
+        if "factor" not in values:
+            raise UsageError(
+                "factor: the scale {kind!r} needs the learned factor; give factor under [given]", kind=kind
+            )
+        factor, wanted = values["factor"], len(values["scores"]) if kind == "learned-per-head" else 1
+        if len(factor) != wanted:
+            raise UsageError(
+                "factor: the scale {kind!r} needs {expected} of them, not {given}",
+                kind=kind,
+                expected=wanted,
+                given=len(factor),
+            )
+        return factor.reshape(-1, 1, 1)
+
+    def mask(self) -> Tensor:
         """0 where attention is allowed, −∞ elsewhere, [heads or 1, time, source]."""
-        if self.parts.mask is None:
-            raise UsageError('mask: is needed after the scaled scores; add mask = "causal" or "bidirectional"')
+        assert self.parts.mask is not None
+        scores = self.values["scaled" if "scaled" in self.values else "scores"]
         time, source = scores.shape[-2:]
         allowed = self.parts.mask.allowed(time, source).reshape(-1, time, source)[-len(scores) :]
         return torch.where(allowed, 0.0, -math.inf).double()

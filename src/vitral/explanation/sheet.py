@@ -35,7 +35,7 @@ class Sheet:
         values: float64 tensors by name: the given ones and every quantity.
         tokens: labels of the positions.
         vocabulary: the words of the vocabulary, if there is one.
-        namer: names cells.
+        first: the number of the first row and column: 1 in worked examples, as on paper; 0 for tensors.
         num_heads: query heads.
         names: quantities that formulas write by another name, as with the number of their block.
         sources: labels of the keys, if they are another sequence than the queries.
@@ -47,7 +47,7 @@ class Sheet:
     values: Values
     tokens: tuple[str, ...] = ()
     vocabulary: tuple[str, ...] = ()
-    namer: CellNamer = field(default_factory=CellNamer)
+    first: int = 1
     num_heads: int = 1
     names: Mapping[str, Name] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ class Sheet:
         worked = [self._worked(*link) for link in chain]
         before = tuple(equation for made in worked for equation in made.before)
         stages = tuple(side for made in worked for side in made.sides)
-        word = self._namer.words([int(value)]) if self[name].chooses else None
+        word = self.namer.words([int(value)]) if self[name].chooses else None
         return Arithmetic(self.cell(name, index), self._renamed(stages), value, self._renamed(before), word)
 
     def formula(self, name: str) -> Equation:
@@ -125,7 +125,7 @@ class Sheet:
     def writer(self) -> Writer:
         """Writes over the quantities as the author lays them out."""
         seen = {name: self.conventions.seen(name, value) for name, value in self.values.items()}
-        return Writer(seen, first=self.namer.first, heads=self.num_heads)
+        return Writer(seen, self.first)
 
     def tree(self, name: str) -> Tree:
         """The tree of a quantity over the quantities as the author lays them out."""
@@ -146,14 +146,15 @@ class Sheet:
         return replace(name, below=f"{second},{first}") if comma and self.conventions.turned(name.letters) else name
 
     @property
-    def _namer(self) -> CellNamer:
-        return replace(self.namer, vocabulary=self.vocabulary)
+    def namer(self) -> CellNamer:
+        """Names cells and words."""
+        return CellNamer(self.first, self.vocabulary)
 
     def _worked(self, name: str, index: Index) -> Equation:
         """The right-hand sides of a cell, after the equations of what they use."""
         quantity, tree = self[name], self.tree(name)
         if quantity.row is not None:
-            made = quantity.row.worked([self.values[each] for each in quantity.inputs], index, self._namer)
+            made = quantity.row.worked([self.values[each] for each in quantity.inputs], index, self.namer)
             if made is not None:
                 return renamed(made, self._turned)
         at, short = self.conventions.index(name, index), quantity.is_free and quantity.derivative is None

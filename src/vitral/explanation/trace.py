@@ -7,7 +7,7 @@ One traced pass records the values; the recipe contributes the operations, for t
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from vitral.attention.masks import Bidirectional, OwnMask
 from vitral.attention.multihead import MultiHeadAttention, head_matrices
-from vitral.attention.scales import OwnScale
 from vitral.core.errors import UsageError
 from vitral.core.names import ATTENTION_STEPS
 from vitral.core.parts import own_parts
@@ -27,7 +26,7 @@ from vitral.decoding.reader import source_ids
 from vitral.explanation.examples.schema import CHOICES
 from vitral.explanation.formulas.notation import Name
 from vitral.explanation.recipe import Architecture, SheetQuantity, choice_of, follow, recipe
-from vitral.explanation.rows import Beam, CellNamer
+from vitral.explanation.rows import Beam
 from vitral.explanation.sheet import Sheet
 from vitral.model import ModelConfig, Transformer
 from vitral.model.block import Block
@@ -51,6 +50,7 @@ OF_CROSS = {
     **{step: f"cross.{step}" for step in ATTENTION_STEPS},
     **{"Concat(z)": "Concat(cross.z)", "W": "cross.W", "b": "cross.b", "g": "cross.g", "memory": "encoder.final_norm"},
     **{"attn_norm": "cross_norm", "attn_sum": "cross_sum", "resid_pre": "resid_mid", "resid_mid": "resid_cross"},
+    **{f"attn_norm_{kind}": f"cross_norm_{kind}" for kind in ("gain", "bias")},
 }
 """The names of cross-attention, by those of attention."""
 
@@ -64,12 +64,23 @@ class TracedText:
         blocks: the sheets of each block: one, or those of attention, cross-attention and the feed-forward.
         ending: final norm, logits, probabilities and the choice of the next token; of an encoder the norm alone.
         encoder: of an encoder-decoder, the pass on the source.
+        recorder: has the activations by name, from which gradients can be taken if they are wanted.
     """
 
     embedding: Sheet
     blocks: tuple[tuple[Sheet, ...], ...]
     ending: Sheet
     encoder: "TracedText | None" = None
+    recorder: Recorder = field(default_factory=Recorder)
+
+    def gradient(self, position: int, name: str) -> Tensor:
+        """The gradient of −log p of the token after a position with respect to an activation, by autograd.
+
+        Its shape is that of the activation without its axis of texts.
+        """
+        kept, token = self.recorder.kept, self.embedding.architecture.rows[position + 1]
+        loss = -kept["logits"][0, position].log_softmax(dim=-1)[token]
+        return torch.autograd.grad(loss, kept[name], retain_graph=True)[0][0]
 
 
 def trace_text(
@@ -78,6 +89,8 @@ def trace_text(
     text: str,
     rules: Sequence[tuple[str, float]] = (),
     source: str | None = None,
+    *,
+    gradients: bool = False,
 ) -> TracedText:
     """Run the model once on the text, in evaluation mode, and record every activation.
 
@@ -89,12 +102,13 @@ def trace_text(
         text: the input.
         rules: decoding rules to apply to the last position, as ("temperature", 0.5).
         source: of an encoder-decoder, the text that its encoder reads.
+        gradients: whether gradients of its activations are wanted.
 
     Raises:
         UsageError: an empty text, one longer than the context, a character that is not in the vocabulary, or a source
             that is missing or that nothing reads.
     """
-    ids = torch.from_numpy(tokenizer.encode(text))[None, :]
+    ids = torch.from_numpy(tokenizer.encode(text))[None]
     time, limit = ids.shape[1], model.config.context_length
     if not time or source == "":
         raise UsageError("explain: the text is empty; give at least one character")
@@ -106,33 +120,31 @@ def trace_text(
         )
     refuse_unknown_steps(model.config)
     read = None if source is None else torch.tensor([source_ids(tokenizer, source, model.config.source_length)])
-    rows, beam = tuple(map(int, ids[0])), None
+    rows, beam = tuple(ids[0].tolist()), None
     recorder = Recorder()
     model = copy.deepcopy(model).cpu().double().eval()
-    with torch.autocast("cpu", enabled=False), torch.inference_mode():
+    with torch.autocast("cpu", enabled=False), torch.inference_mode(not gradients):
         model(ids, source=read, tap=recorder)
         if rules and limit > time:
-            beam = _beam(model, tokenizer, text, rows, source)
+            beam = _beam(model, tokenizer, text, rows, source, read)
     kept = {name: _exact(value[0]) for name, value in recorder.kept.items()}
-    vocabulary = tuple(tokenizer.label(token) for token in range(model.vocab_size))
-    empty = Sheet((), {}, _labels(tokenizer, rows), vocabulary, CellNamer(first=0), model.config.num_heads)
+    tokens, vocabulary = (tuple(map(tokenizer.label, ids)) for ids in (rows, range(model.vocab_size)))
+    empty = Sheet((), {}, tokens, vocabulary, 0, model.config.num_heads)
     given = {"embedding": _exact(model.token_embedding.weight)}
     encoder = None
     if model.encoder is not None and read is not None:
-        of_source = {
-            name.removeprefix("encoder."): value for name, value in kept.items() if name.startswith("encoder.")
-        }
         source_rows = tuple(read[0].tolist())
-        on_source = replace(empty, tokens=_labels(tokenizer, source_rows))
-        encoder = _stack(model.encoder, on_source, given, source_rows, of_source, "encoder.")
+        on_source = replace(empty, tokens=tuple(map(tokenizer.label, source_rows)))
+        encoder = _stack(model.encoder, on_source, given, source_rows, _of(kept, "encoder."), "encoder.")
         empty = replace(empty, sources=on_source.tokens)
     made = _stack(model, empty, given, rows, kept)
     choices = [] if model.config.num_labels else _choices(rules, beam)
-    return replace(made, ending=_ending(model, empty, kept, choices), encoder=encoder)
+    return replace(made, ending=_ending(model, empty, kept, choices), encoder=encoder, recorder=recorder)
 
 
-def _labels(tokenizer: Tokenizer, rows: Sequence[int]) -> tuple[str, ...]:
-    return tuple(map(tokenizer.label, rows))
+def _of(kept: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The values of a part, whose names have a prefix, by their names without it."""
+    return {name.removeprefix(prefix): value for name, value in kept.items() if name.startswith(prefix)}
 
 
 def _stack(
@@ -165,7 +177,7 @@ def _stack(
 
 def _called(prefix: str, sheet: Sheet) -> Sheet:
     """The sheet, whose quantities and parameters have a prefix in formulas."""
-    names = (*"Wbg", "resid_pre", "resid_post", *(quantity.name for quantity in sheet.quantities)) if prefix else ()
+    names = (*"Wbg", *sheet.values) if prefix else ()
     more = {name: Name(prefix + name) for name in names} | ({"Concat(z)": Name(f"Concat({prefix}z)")} if prefix else {})
     return replace(sheet, names={**sheet.names, **more})
 
@@ -195,21 +207,16 @@ def _exact(value: Tensor) -> Tensor:
 
 
 def _architecture(config: ModelConfig) -> Architecture:
-    attention, scale = config.attention, None
-    if attention != "none" and not isinstance(attention.scale, OwnScale):
-        scale = attention.scale
-    return Architecture(
+    attention = None if config.attention == "none" else config.attention
+    return Architecture.of(
+        config,
         stream="resid_pre",
-        norm=config.norm,
-        residual=config.residual,
-        parallel=bool(config.parallel),
-        mask=None if attention == "none" else attention.mask,
-        scale=scale,
-        num_heads=config.num_heads,
+        mask=attention and attention.mask,
+        scale=attention and attention.scale,
         activation=str(config.feed_forward),
-        norm_type=str(config.norm_type),
-        epsilon=config.epsilon,
         tied=config.tie_head,
+        bias=None,
+        final_norm=False,
     )
 
 
@@ -230,8 +237,7 @@ def _block(
     empty: Sheet, architecture: Architecture, layer: int, block: nn.Module, kept: dict[str, Tensor]
 ) -> Iterator[Sheet]:
     assert isinstance(block, Block)
-    prefix = f"blocks.{layer}."
-    there = {name.removeprefix(prefix): value for name, value in kept.items() if name.startswith(prefix)}
+    there = _of(kept, f"blocks.{layer}.")
     recorded = {name.removeprefix("attn."): value for name, value in there.items()}
     mask = None if architecture.mask is None else architecture.mask.of(layer)
     parts = tuple(name for name, part in (("attn", block.attn), ("mlp", block.mlp)) if part is not None)
@@ -244,7 +250,8 @@ def _block(
     states = {"resid_pre": there["resid_mid"], "memory": kept["encoder.final_norm"]}
     other = replace(architecture, sublayers=("attn",), mask=Bidirectional(), bias=None, frequencies=None, memory=True)
     inputs = {**states, **_parameters(block, "cross"), **_attention(block.cross)}
-    yield replace(_sheet(empty, other, inputs, of_cross), names={name: Name(of) for name, of in OF_CROSS.items()})
+    names = {name: Name(OF_CROSS.get(name, f"cross.{name}")) for name in (*inputs, *OF_CROSS)}
+    yield replace(_sheet(empty, other, inputs, of_cross), names=names)
     after = {"resid_pre": there["resid_cross"], **_parameters(block)}
     names = dict.fromkeys(("resid_pre", "resid_mid"), Name("resid_cross"))
     yield replace(_sheet(empty, replace(architecture, sublayers=parts[1:]), after, recorded), names=names)
@@ -266,8 +273,9 @@ def _attention(attention: MultiHeadAttention | None) -> dict[str, Tensor]:
         pieces = _exact(attention.in_proj.bias).split(attention.widths)
         values |= {f"b_{name}": piece.view(-1, attention.d_head) for name, piece in zip("qkv", pieces, strict=True)}
     scale = attention.scale()
-    factor = {"factor": _exact(scale).flatten()} if isinstance(scale, Tensor) else {}
-    return values | factor
+    if isinstance(scale, Tensor):
+        values["factor"] = _exact(scale).flatten()
+    return values
 
 
 def _choices(rules: Sequence[tuple[str, float]], beam: Beam | None) -> list[SheetQuantity]:
@@ -276,13 +284,19 @@ def _choices(rules: Sequence[tuple[str, float]], beam: Beam | None) -> list[Shee
     return [*map(choice_of, names), *(choice_of(name, beam) for name in CHOICES[1:] if beam is not None)]
 
 
-def _beam(model: Transformer, tokenizer: Tokenizer, text: str, rows: tuple[int, ...], source: str | None) -> Beam:
+def _beam(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    text: str,
+    rows: tuple[int, ...],
+    source: str | None,
+    read: Tensor | None,
+) -> Beam:
     """The best continuation of a beam search, with the probability of each of its tokens."""
     length = min(BEAM_LENGTH, model.config.context_length - len(rows))
     options = GenerateOptions(sources=None if source is None else (source,))
     [best] = beam_search(model, tokenizer, text, max_tokens=length, num_beams=NUM_BEAMS, options=options)
-    ids = torch.tensor([[*rows, *best.tokens]], device=model.token_embedding.weight.device)
-    read = None if source is None else torch.tensor([source_ids(tokenizer, source, None)])
+    ids = torch.tensor([[*rows, *best.tokens]])
     logits = model.trace(ids, ["logits"], source=read)["logits"][0, len(rows) - 1 : -1]
     shares = distribution(logits, forbidden=tokenizer.specials)
     found = tuple(float(share[token]) for share, token in zip(shares, best.tokens, strict=True))

@@ -1,7 +1,10 @@
 """Walkthroughs of worked examples and of a model's forward pass."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+
+from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.names import ATTENTION_STEPS
@@ -9,10 +12,8 @@ from vitral.data.tokenizers import Tokenizer
 from vitral.explanation.backward import (
     Loss,
     backward_steps,
-    gradient_at,
     last_cell,
     loss_of,
-    loss_sentence,
     named_cell,
 )
 from vitral.explanation.examples.example import Example
@@ -63,12 +64,13 @@ def walk_example(example: Example, choice: Choice | None = None, language: str |
     Raises:
         UsageError: a head, position or column that does not exist.
     """
-    example, narrator = _narrated(example, replace(choice or Choice(), with_given=True), language)
+    example, narrator = _narrated(example, choice or Choice(), language)
     say = narrator.say
     intro = [part for part in (example.note, say("explain.example_intro")) if part]
     if example.source:
         intro.append(say("explain.source", source=example.source.rstrip(".")))
-    chapter = Chapter("", narrator.steps())
+    given = [narrator.given()] if example.sheet.given_names else []
+    chapter = Chapter("", (*given, *narrator.steps()))
     return Walkthrough(example.title, tuple(intro), (chapter,), say.language, sheet=example.sheet)
 
 
@@ -89,8 +91,8 @@ def walk_backward(
     example, narrator = _narrated(example, choice or Choice(), language)
     say = narrator.say
     name, index = named_cell(cell, example.sheet, narrator.heads[0]) if cell is not None else last_cell(narrator)
-    loss = loss_of(example.sheet, name, index)
-    intro = (say("backward.intro"), loss_sentence(narrator, loss))
+    loss, places = loss_of(example.sheet, name, index), (str(place + example.sheet.first) for place in index)
+    intro = (say("backward.intro"), say("backward.loss_cell", cell=f"{name}[{','.join(places)}]"))
     chapter = Chapter(say("backward.heading"), backward_steps(narrator, loss))
     return Walkthrough(example.title, intro, (chapter,), say.language)
 
@@ -122,66 +124,85 @@ def walk_run(
 
     Raises:
         UsageError: a block, head or position that does not exist, a model without attention if only attention is to be
-            shown, an ending that is not known, the backward pass of an encoder-decoder, or as `trace_text`.
+            shown, an ending or a loss that is not known, or as `trace_text`.
     """
     view = view or RunView()
     say = phrases(view.language)
     layers = _layers(model, view)
-    if view.backward and model.encoder is not None:
-        raise UsageError("explain: --backward is not written for an encoder-decoder; leave it out")
-    if view.ending and (model.config.num_labels or model.config.head_transform):
-        raise UsageError("explain: --ending: the steps of this model's head are not known; leave it out")
-    traced = trace_text(model, tokenizer, text, RULES if view.ending else (), source)
+    if (view.ending or view.backward) and not predicts_next(model):
+        raise UsageError("explain: --ending, --backward: this model predicts no next token; leave them out")
+    traced = trace_text(model, tokenizer, text, RULES if view.ending else (), source, gradients=view.backward)
     if model.config.attention == "none" and not (view.block or view.ending):
         raise UsageError("explain: this model has no attention; ask for the whole block or the ending")
     count = len(traced.ending.tokens)
     view = replace(view, choice=_chosen(view, count))
     for layer in layers:
         _check_choice(traced.blocks[layer][0], view.choice)
+    intro = (say("explain.run_intro", count=count), *_about_blocks(len(model.blocks), layers, view, say))
+    tell = _chapters
     if view.backward:
-        intro, chapters = _backward_of_run(model, tuple(map(int, tokenizer.encode(text))), traced, layers, view, say)
-    else:
-        intro = (say("explain.run_intro", count=count), *_about_blocks(len(model.blocks), layers, view, say))
-        chapters = list(_chapters(traced, layers, view, say))
-        if traced.encoder is not None:
-            intro = (*intro, say("explain.source", source=repr(source)))
-            own = replace(view, choice=replace(view.choice, query=None, key=None))
-            there = [layer for layer in layers if layer < len(traced.encoder.blocks)]
-            of_encoder = _chapters(traced.encoder, there, own, say)
-            chapters[:0] = [replace(each, title=say("explain.encoder", title=each.title)) for each in of_encoder]
+        intro = _about_loss(traced, view, say)
+        tell = partial(_backward, partial(traced.gradient, view.choice.query or 0))
+    chapters = list(tell(traced, layers, view, say))
+    if traced.encoder is not None:
+        intro = (*intro, say("explain.source", source=repr(source)))
+        own = replace(view, choice=replace(view.choice, query=None, key=None))
+        there = [layer for layer in layers if layer < len(traced.encoder.blocks)]
+        of_encoder = tell(traced.encoder, there, own, say)
+        of_encoder = [replace(each, title=say("explain.encoder", title=each.title)) for each in of_encoder]
+        chapters = [*chapters, *of_encoder] if view.backward else [*of_encoder, *chapters]
     title = say("explain.run_title", run=name or "Vitral", text=repr(text))
     return Walkthrough(title, intro, tuple(chapter for chapter in chapters if chapter.steps), say.language)
 
 
-def _backward_of_run(
-    model: Transformer, rows: tuple[int, ...], traced: TracedText, layers: Sequence[int], view: RunView, say: Phrases
-) -> tuple[tuple[str, ...], list[Chapter]]:
-    """The backward pass of the next token's loss: from the head, if it is shown, through each block from the last.
+def predicts_next(model: Transformer) -> bool:
+    """Whether its head is of the next token, and not of labels or of hidden tokens."""
+    sees_all = model.mask is not None and model.mask.first_target() is None
+    return not (model.config.num_labels or model.config.head_transform or sees_all)
+
+
+def _about_loss(traced: TracedText, view: RunView, say: Phrases) -> tuple[str, ...]:
+    """The loss in words: that of the token after the chosen position.
 
     Raises:
-        UsageError: no token follows the chosen position.
+        UsageError: no token follows it.
     """
-    choice, query = view.choice, view.choice.query
-    assert query is not None
-    if query + 1 >= len(rows):
+    query, labels = view.choice.query or 0, traced.ending.tokens
+    last = len(labels) - 1
+    if query >= last:
         raise UsageError(
             "explain: --backward needs the token after the chosen position; give --query below {last} or a longer text",
-            last=len(rows) - 1,
+            last=last,
         )
-    chapters: list[Chapter] = []
-    if view.ending:
-        loss = loss_of(traced.ending, "probabilities", (query, rows[query + 1]), is_log=True)
-        chapters.append(Chapter(say("explain.ending"), backward_steps(Narrator(traced.ending, say, choice), loss)))
+    row = say("explain.position", number=query, label=labels[query])
+    about = (say("backward.intro"), say("backward.loss_next", token=labels[query + 1], row=row))
+    return about if traced.encoder is None else (*about, say("backward.encoder"))
+
+
+def _backward(
+    seed: Callable[[str], Tensor], part: TracedText, layers: Sequence[int], view: RunView, say: Phrases
+) -> Iterator[Chapter]:
+    """The backward pass of a decoder or an encoder: from its end, if that is shown, through each block from the last.
+
+    `seed` is the gradient of the loss with respect to a named activation.
+    """
+    choice = view.choice
+    if view.ending and choice.query is not None:  # that of an encoder is None
+        cell = choice.query, part.embedding.architecture.rows[choice.query + 1]
+        loss = loss_of(part.ending, "probabilities", cell, is_log=True)
+        yield Chapter(say("explain.ending"), backward_steps(Narrator(part.ending, say, choice), loss))
     for layer in reversed(layers):
-        made = [quantity.name for quantity in traced.blocks[layer][0].quantities]
-        of = "out" if not view.block else made[-1]
-        at = f"blocks.{layer}.{'resid_post' if view.block else 'attn.out'}"
-        loss = Loss(of, gradient_at(model, rows, query, at))
-        title = say("explain.block" if view.block else "explain.attention", number=layer)
-        chapters.append(Chapter(title, backward_steps(Narrator(traced.blocks[layer][0], say, choice), loss)))
-    label, token = traced.ending.tokens[query : query + 2]
-    row = say("explain.position", number=query, label=label)
-    return (say("backward.intro"), say("backward.loss_next", token=token, row=row)), chapters
+        for sheet, title in reversed([*zip(part.blocks[layer], _titles(view), strict=False)]):
+            made = [quantity.name for quantity in sheet.quantities if view.block or quantity.name == "out"]
+            for of in made[-1:]:
+                _, scope, called = sheet.called(of).rpartition("encoder.")
+                loss = Loss(of, seed(f"{scope}blocks.{layer}.{'attn.' * (called == 'out')}{called}"))
+                yield Chapter(say(title, number=layer), backward_steps(Narrator(sheet, say, choice), loss))
+
+
+def _titles(view: RunView) -> tuple[str, ...]:
+    """The keys of the titles of a block's sheets."""
+    return "explain.block" if view.block else "explain.attention", "explain.cross", "explain.feed_forward"
 
 
 def _chosen(view: RunView, count: int) -> Choice:
@@ -236,11 +257,10 @@ def _chapters(traced: TracedText, layers: Sequence[int], view: RunView, say: Phr
     if view.block:
         yield Chapter(say("explain.embedding"), Narrator(traced.embedding, say, choice).steps())
     for layer in layers:
-        titles = ("block" if view.block else "attention", "cross", "feed_forward")
-        for sheet, title in zip(blocks[layer], titles, strict=False):
-            own = choice if title != "cross" else replace(choice, key=None)
+        for sheet, title in zip(blocks[layer], _titles(view), strict=False):
+            own = replace(choice, key=None) if "cross" in title else choice
             steps = Narrator(sheet, say, own).steps(None if view.block else ATTENTION)
-            yield Chapter(say(f"explain.{title}", number=layer), steps)
+            yield Chapter(say(title, number=layer), steps)
     is_head = "logits" in ending
     if view.ending or (view.block and not is_head):
         title = say("explain.ending" if is_head else "titles.final_norm")
@@ -253,7 +273,7 @@ def _check_choice(sheet: Sheet, choice: Choice) -> None:
     Raises:
         UsageError: naming those that do.
     """
-    first = sheet.namer.first
+    first = sheet.first
     queries, keys = sides(sheet)
     computed = [sheet.values[quantity.name] for quantity in sheet.quantities if quantity.axes[-1] != "source"]
     widest = max((value.shape[-1] for value in computed if value.dim()), default=1)

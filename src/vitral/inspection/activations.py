@@ -1,7 +1,7 @@
 """The activations of a batch of texts, and the gradient of the loss with respect to them.
 
-Texts of one length are one forward pass, so that nothing is computed of padding. Where texts differ in length, what is
-behind the end of a shorter one is NaN.
+Texts of one length, with sources of one length, are one forward pass, so that nothing is computed of padding. Where
+texts or sources differ in length, what is behind the end of a shorter one is NaN.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,12 +24,14 @@ class Activations(dict[str, Tensor]):
 
     Attributes:
         tokens: the ids, [batch, time]; -1 behind the end of a shorter text.
+        source: of an encoder-decoder, the ids that its encoder read, [batch, source], as `tokens`; else None.
         gradients: of `loss` with respect to each activation, by the same names; empty if nobody asked.
         loss: the mean over all next tokens of the batch, in nats per token; NaN if nobody asked.
         blocks: how many the model has; `["resid_post", -1]` is of the last.
     """
 
     tokens: Int[Tensor, "batch time"]
+    source: Int[Tensor, "batch source"] | None = None
     gradients: "Activations"
     loss: float = float("nan")
     blocks: int = 0
@@ -60,10 +62,11 @@ class _Differentiated(Recorder):
 
 def record(
     model: Transformer,
-    rows: Sequence[Int[Tensor, " time"]],
+    rows: Sequence[Int[Tensor, " _"]],
     names: str | Sequence[str] | None = None,
     *,
-    tap: Callable[[int], Tap] = lambda time: SILENT,
+    sources: Sequence[Int[Tensor, " _"]] = (),
+    tap: Callable[..., Tap] = lambda time, source: SILENT,
     gradients: bool = False,
 ) -> Activations:
     """The activations of texts.
@@ -72,54 +75,61 @@ def record(
         model: in evaluation mode.
         rows: the ids of each text.
         names: as `vitral.core.names.names_of` understands them; all if None.
-        tap: makes what changes activations of texts of so many tokens.
+        sources: of an encoder-decoder, the ids that its encoder reads beside each text.
+        tap: makes what changes activations of texts of so many tokens, read beside these sources.
         gradients: whether the loss and its gradients are wanted; a model of next tokens only.
 
     Raises:
-        UsageError: no text; one without tokens, or longer than the context; an unknown name; no token to predict.
+        UsageError: no text; one without tokens, or longer than the context; an unknown name; no token to predict;
+            sources that are missing, too many or that nothing reads.
     """
     wanted = model.activation_names if names is None else names_of(names, model.activation_names)
-    most, lengths = model.config.context_length, list(map(len, rows))
-    if wrong := [n for n in lengths if not 1 <= n <= most] or [0] * (not rows):
+    most, read = model.config.context_length, sources or rows
+    if len(read) != len(rows):
+        raise UsageError(
+            "source: {sources:,} given, and {texts:,} needed: one for each text", sources=len(read), texts=len(rows)
+        )
+    lengths = list(zip(map(len, rows), map(len, read), strict=True))
+    if wrong := [n for n, _ in lengths if not 1 <= n <= most] or [0] * (not rows):
         raise UsageError("trace: {tokens} tokens, expected 1 to {context_length}", tokens=wrong[0], context_length=most)
-    groups = {time: [at for at, n in enumerate(lengths) if n == time] for time in dict.fromkeys(lengths)}
-    batches = {time: torch.stack([rows[at] for at in places]) for time, places in groups.items()}
-    targets = {time: text_targets(model, batch).targets for time, batch in batches.items()}
-    count = sum(int((each != UNSCORED).sum()) for each in targets.values())
+    groups = [[at for at, each in enumerate(lengths) if each == one] for one in dict.fromkeys(lengths)]
+    batches, read = ([torch.stack([each[at] for at in places]) for places in groups] for each in (rows, read))
+    targets = [text_targets(model, batch).targets for batch in batches]
+    count = sum(int((each != UNSCORED).sum()) for each in targets)
     if gradients and not count:
         raise UsageError("loss: there is no next token to predict; give a longer text")
-    found, slopes, total = dict[int, dict[str, Tensor]](), dict[int, dict[str, Tensor]](), 0.0
-    for time, batch in batches.items():
-        recorder = (_Differentiated if gradients else Recorder)(wanted)
+    found, slopes, total = list[dict[str, Tensor]](), list[dict[str, Tensor]](), 0.0
+    for batch, other, target in zip(batches, read, targets, strict=True):
+        recorder, source = (_Differentiated if gradients else Recorder)(wanted), other if sources else None
         with torch.set_grad_enabled(gradients):
-            logits = model(batch, tap=InTurn(tap(time), recorder))
-            found[time] = recorder.kept
+            logits = model(batch, source=source, tap=InTurn(tap(batch.shape[1], source=source), recorder))
             if gradients:
                 exact = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 1)
-                loss = functional.cross_entropy(exact, targets[time].flatten(), reduction="sum") / count
+                loss = functional.cross_entropy(exact, target.flatten(), reduction="sum") / count
                 total += float(loss.detach())
                 each = list(recorder.kept.values())
                 taken = torch.autograd.grad(loss, each, allow_unused=True, materialize_grads=True) if each else ()
-                slopes[time] = dict(zip(recorder.kept, taken, strict=True))
-                found[time] = {name: value.detach() for name, value in recorder.kept.items()}
+                slopes.append(dict(zip(recorder.kept, taken, strict=True)))
+            found.append({name: value.detach() for name, value in recorder.kept.items()})
     made, made.gradients = _together(groups, found), _together(groups, slopes)
     made.blocks = made.gradients.blocks = model.config.num_layers
-    made.tokens = _stacked(groups, batches, PADDING)
-    made.loss = total if gradients else made.loss
+    made.tokens, made.source = _stacked(groups, batches, PADDING), _stacked(groups, read, PADDING) if sources else None
+    if gradients:
+        made.loss = total
     return made
 
 
-def _together(groups: dict[int, list[int]], found: dict[int, dict[str, Tensor]]) -> Activations:
-    names = next(iter(found.values()), {})
-    return Activations({name: _stacked(groups, {time: found[time][name] for time in found}) for name in names})
+def _together(groups: Sequence[list[int]], found: Sequence[dict[str, Tensor]]) -> Activations:
+    names = found[0] if found else ()
+    return Activations({name: _stacked(groups, [each[name] for each in found]) for name in names})
 
 
-def _stacked(groups: dict[int, list[int]], found: dict[int, Tensor], filler: float | int = float("nan")) -> Tensor:
+def _stacked(groups: Sequence[list[int]], found: Sequence[Tensor], filler: float | int = float("nan")) -> Tensor:
     """The rows of all groups in the order of the texts; what a shorter one has less of is `filler`."""
     if len(found) == 1:
-        return next(iter(found.values()))
-    sizes = [max(sizes) for sizes in zip(*(value.shape[1:] for value in found.values()), strict=True)]
-    made = next(iter(found.values())).new_full((sum(map(len, groups.values())), *sizes), filler)
-    for time, value in found.items():
-        made[(torch.tensor(groups[time]), *map(slice, value.shape[1:]))] = value
+        return found[0]
+    sizes = [max(sizes) for sizes in zip(*(value.shape[1:] for value in found), strict=True)]
+    made = found[0].new_full((sum(map(len, groups)), *sizes), filler)
+    for places, value in zip(groups, found, strict=True):
+        made[(torch.tensor(places), *map(slice, value.shape[1:]))] = value
     return made

@@ -20,8 +20,8 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from vitral.core.config import Config, nearest, shown
-from vitral.core.errors import UsageError, reason
-from vitral.core.files import read_capped
+from vitral.core.errors import UsageError
+from vitral.core.files import read_capped, readable
 from vitral.core.language import _
 from vitral.core.names import aliases
 from vitral.core.taps import SILENT, Editor
@@ -120,11 +120,9 @@ def read_edits(given: str) -> tuple[Edit, ...]:
         UsageError: the file cannot be read, it is not JSON, or `edits_of` refuses what it says.
     """
     where, raw = WHERE, given
-    try:
-        if not given.lstrip().startswith(("[", "{")):
+    if not given.lstrip().startswith(("[", "{")):
+        with readable(Path(given)):
             where, raw = given, read_capped(Path(given), MOST_JSON).decode()
-    except (OSError, ValueError) as error:
-        raise UsageError("{path}: cannot be read ({reason})", path=given, reason=reason(error)) from None
     try:
         plain = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -311,7 +309,7 @@ def editing_tap(
     time: int,
     edits: Sequence[Edit],
     encode: Encode | None = None,
-    source: Int[Tensor, "1 source"] | None = None,
+    source: Int[Tensor, "batch source"] | None = None,
 ) -> Editor:
     """The tap that makes edits while a model reads a sentence of `time` tokens.
 
@@ -329,11 +327,14 @@ def editing_tap(
     own = aliases(heads) | {name: name for name in heads}
     edits = [edit.model_copy(update={"at": own.get(edit.at, edit.at)}) for edit in edits]
     for place, edit in enumerate(edits):
+        here = source.shape[1] if source is not None and edit.at.startswith("encoder.") else time
         try:
-            require_fitting(edit, heads, time)
+            require_fitting(edit, heads, here)
+            if edit.other is not None and edit.at.startswith("encoder."):
+                raise UsageError("{at}: the encoder reads the source, which no other sentence changes", at=edit.at)
             if edit.other is not None and encode is not None:
-                tokens = encode(edit.other)
-                require_fitting(edit, heads, time, tokens.shape[1])
+                tokens = encode(edit.other).expand(1 if source is None else len(source), -1)
+                require_fitting(edit, heads, here, tokens.shape[1])
                 others[edit] = model.trace(tokens, [edit.at], source=source)[edit.at]
         except UsageError as error:
             where = f"{WHERE}.{place}"

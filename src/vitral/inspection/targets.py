@@ -70,7 +70,7 @@ def require_readable(model: Transformer, tokens: Int[Tensor, "1 time"]) -> None:
         )
 
 
-def text_targets(model: Transformer, tokens: Int[Tensor, "1 time"], masking: Masking | None = None) -> Scored:
+def text_targets(model: Transformer, tokens: Tokens, masking: Masking | None = None) -> Scored:
     """The targets of one text.
 
     Of a model of next tokens: one row; the target of a position is the token after it. The last position has none, nor
@@ -81,7 +81,7 @@ def text_targets(model: Transformer, tokens: Int[Tensor, "1 time"], masking: Mas
 
     Args:
         model: gives the mask, and with it the first target.
-        tokens: the text.
+        tokens: the text; of a model of next tokens also several of one length.
         masking: of a masked language model; None for a model of next tokens.
     """
     time = tokens.shape[1]

@@ -10,6 +10,4 @@ if TYPE_CHECKING:
     from vitral.interop.graph_reader import Graph, read_graph
     from vitral.interop.importing import import_model
 
-__all__ = ["Export", "Graph", "all_forms", "export_run", "import_model", "read_graph"]
-
 __getattr__ = lazily(__name__)

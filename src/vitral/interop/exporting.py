@@ -26,7 +26,7 @@ from vitral.runs import LoadedRun
 CARD, PROOF = "README.md", "PROOF.json"
 _USE = (
     "`graph.json` is the computation as a list of PyTorch's core operations, `model.safetensors` has its constants by",
-    "name; docs/interop.md of Vitral describes both. In Python, with the logits and every named activation:",
+    "name; docs/internals/graph.md of Vitral describes both. In Python, with the logits and every named activation:",
     "",
     "```python",
     "from vitral.interop import read_graph",

@@ -12,8 +12,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from vitral.core.errors import UsageError, reason
-from vitral.core.files import read_capped, sha256
+from vitral.core.errors import UsageError
+from vitral.core.files import read_capped, readable, sha256
 from vitral.core.language import N_, _
 from vitral.core.machine import require_memory
 from vitral.model import ModelConfig
@@ -67,12 +67,8 @@ def read_file(path: Path, most: int) -> bytes:
     Raises:
         UsageError: there is none, it cannot be read, or has more than `most` bytes.
     """
-    try:
+    with readable(path):
         return read_capped(path, most)
-    except FileNotFoundError:
-        raise UsageError("{path}: there is no such file", path=path) from None
-    except (OSError, ValueError) as error:
-        raise UsageError("{path}: cannot be read ({reason})", path=path, reason=reason(error)) from None
 
 
 def tensors_in(folder: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

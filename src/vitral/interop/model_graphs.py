@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.core.graphs import Length, NotInGraphs, Plain, graph_with_weights
+from vitral.core.graphs import NotInGraphs, Plain, any_length, graph_with_weights
 from vitral.core.taps import Tap
 from vitral.interop.graph_reader import TOKENS, VERSION
 from vitral.model import Transformer
@@ -64,7 +64,7 @@ class Placing(Positions):
 def has_cache(model: Transformer) -> bool:
     """Whether later tokens need something of earlier ones that can be kept."""
     mixes = model.config.attention != "none" or model.config.recurrence is not None
-    mixes = mixes and min(model.config.num_layers, model.config.context_length - 1) > 0 and model.encoder is None
+    mixes = mixes and min(model.config.num_layers, model.config.context_length - 1) > 0
     return mixes and (model.mask is None or model.mask.joint_prefix() is not None)
 
 
@@ -103,8 +103,12 @@ Graph = tuple[Plain, dict[str, Tensor]]
 """A graph, and its constants by name."""
 
 
-def graph_of_model(model: Transformer) -> Graph:
+def graph_of_model(model: Transformer, *, bidirectional: bool = False) -> Graph:
     """The graph of a model with its named activations, and its constants by name: float32, int32 or truth values.
+
+    Args:
+        model: the model.
+        bidirectional: whether every position sees every other, whatever the mask.
 
     Raises:
         UsageError: an own part of the model does something that no graph can express.
@@ -114,7 +118,7 @@ def graph_of_model(model: Transformer) -> Graph:
         lengths[SOURCE] = model.config.source_length
 
     def read(inputs: Any, tap: Tap) -> Tensor:
-        return model(inputs[TOKENS], source=inputs.get(SOURCE), tap=tap)
+        return model(inputs[TOKENS], source=inputs.get(SOURCE), bidirectional=bidirectional, tap=tap)
 
     wholes = {name: torch.zeros(1, length, dtype=torch.int64) for name, length in lengths.items()}
     try:
@@ -160,12 +164,12 @@ def _of_sentences(model: Transformer, function: Any, wholes: dict[str, Tensor]) 
     most = {name: whole.shape[1] for name, whole in wholes.items()}
     # An example is like no other axis of one position, nor like the whole context.
     examples = {name: whole[:, : max(min(2, most[name]), most[name] - 1)] for name, whole in wholes.items()}
-    lengths = {name: {1: Length(AXES[name], each)} for name, each in most.items() if each > 1}
+    lengths = {name: {1: any_length(AXES[name], each)} for name, each in most.items() if each > 1}
     return graph_with_weights(function, examples, model, lengths)
 
 
 def step_graph(model: Transformer) -> Graph | None:
-    """The graph of one more token, and its constants by name; None if the model keeps nothing of earlier tokens.
+    """The graph of one more token, and its constants by name; None of a model that reads a source or keeps nothing.
 
     Inputs are `tokens` [1, 1] and the cache before it. Of each block it has `past_key_values.0.key` and `.value`
     [1, kv_heads, past, d_head]: `blocks.0.attn.k` and `blocks.0.attn.v` of the graph of whole sentences. Of an LSTM it
@@ -182,7 +186,7 @@ def step_graph(model: Transformer) -> Graph | None:
     config, recurrent = model.config, model.config.recurrence is not None
     least, most = 0 if recurrent else max(1, joint_prefix(model)), config.context_length - 1
     # PyTorch takes a length that has only one value, 0 or 1 for a constant.
-    if not has_cache(model) or (not recurrent and most < max(least, 2)):
+    if not has_cache(model) or model.encoder is not None or (not recurrent and most < max(least, 2)):
         return None
     before, after = cache_names(model, before=True), cache_names(model, before=False)
     traced = _by_index(model) if needs_length(model) else model
@@ -198,7 +202,7 @@ def step_graph(model: Transformer) -> Graph | None:
     inputs = {TOKENS: torch.zeros(1, 1, dtype=torch.int64), **{name: torch.zeros(shape) for name in before}}
     if needs_length(model):
         inputs[UNTIL_NOW] = torch.ones(1, dtype=torch.int64)
-    lengths = {} if recurrent else {name: {2: Length(PAST, most, least)} for name in before}
+    lengths = {} if recurrent else {name: {2: any_length(PAST, most, least)} for name in before}
     graph, constants = graph_with_weights(read, inputs, traced, lengths)
     held = {tensor.data_ptr(): name for name, tensor in (*model.named_buffers(), *model.named_parameters())}
     names = {name: held.get(tensor.data_ptr(), f"step.{name}") for name, tensor in constants.items()}

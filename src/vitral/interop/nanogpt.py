@@ -72,8 +72,6 @@ def _loaded(path: Path) -> Mapping[str, Any]:
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
                 raise zipfile.BadZipFile("compressed")
         held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except FileNotFoundError:
-        raise UsageError("{path}: there is no such file", path=path) from None
     except OSError as error:
         raise UsageError("{path}: cannot be read ({reason})", path=path, reason=reason(error)) from None
     except Exception as error:  # whatever torch and zipfile raise of a damaged or a lying file

@@ -252,8 +252,8 @@ def _compared(model: Transformer, tokenizer: Tokenizer, opened: Opened, ids: lis
 def _cached_difference(model: Transformer, opened: Opened, prompts: list[list[int]]) -> float | None:
     if opened.cached is None:
         return None
-    tokens = [torch.tensor([ids]) for ids in prompts]
-    return max(_difference(opened.cached(each), model(each)) for each in tokens)
+    tokens, source = [torch.tensor([ids]) for ids in prompts], source_of(model)
+    return max(_difference(opened.cached(each), model(each, source=source)) for each in tokens)
 
 
 def _activation_differences(model: Transformer, opened: Opened, prompts: list[list[int]]) -> dict[str, float]:

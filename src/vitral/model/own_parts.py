@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitral.core.errors import VitralError
 from vitral.core.language import _
 from vitral.core.parts import OwnPart, Part, own_module
 from vitral.core.streams import torch_stream
@@ -109,13 +108,8 @@ def _ran(own: OwnPart, call: Callable[[], Any]) -> Any:
     Raises:
         UsageError: it failed.
     """
-    try:
-        with torch.no_grad():
-            return call()
-    except VitralError:
-        raise
-    except Exception as error:
-        raise own.failed(error) from error
+    with own.tried(), torch.no_grad():
+        return call()
 
 
 def _require(own: OwnPart, value: Any, shape: Iterable[int]) -> None:

@@ -8,6 +8,5 @@ if TYPE_CHECKING:
     from vitral.page.content import PageContent, page_content, page_of
     from vitral.page.document import page_document
 
-__all__ = ["PageContent", "page_content", "page_document", "page_of"]
 # What the server paints first needs no PyTorch.
 __getattr__ = lazily(__name__)

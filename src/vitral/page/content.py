@@ -3,7 +3,6 @@
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +18,7 @@ from vitral.core.language import _, language
 from vitral.core.process import program
 from vitral.data import Tokenizer
 from vitral.data.answers import ANSWER, END
+from vitral.evaluation.masking import filling_of
 from vitral.inspection.lens import contribution_points, stream_points
 from vitral.interop.model_graphs import graph_of_model, lens_graph, step_graph
 from vitral.model import Transformer
@@ -113,7 +113,12 @@ def page_of(
             run=name,
             other=other,
         )
-    texts = [_own_among(corpora, each) for each in runs.values()]
+    for known, each in runs.items():
+        if "task" in task_of(each):
+            raise UsageError(
+                "{name}: it continues no text, so no second model stands beside it; write its page alone", name=known
+            )
+    texts = [each.sealed.own_among(corpora) for each in runs.values()]
     if texts == [None, None]:
         texts = [*corpora[:1], *corpora[:1]] or texts  # which is refused, with the reason
     how: Plain = {"ablated": ablated, "with_passages": with_passages}
@@ -129,19 +134,10 @@ def page_of(
     return replace(one, beside=two, relation={"run": name, "against": other} | related(run, second, corpora))
 
 
-def _own_among(corpora: Sequence[str], run: LoadedRun) -> str | None:
-    """The first of these texts that is the run's."""
-    for corpus in corpora:
-        with suppress(UsageError):
-            run.sealed.dataset(corpus)
-            return corpus
-    return None
-
-
 def page_content(
     run: LoadedRun,
     name: str,
-    corpus: str | None = None,
+    corpus: str | Path | None = None,
     *,
     ablated: bool | None = None,
     beside: LoadedRun | None = None,
@@ -167,12 +163,13 @@ def page_content(
     if steps and size > MOST_BYTES:
         warn_on_stderr(_("film: the page has no room for its {frames} frames", frames=len(steps)))
         steps = []
-    graphs, weights = graphs_of(run.model)
     about = about_run(run, name, in_commands(run.folder.path, shared=True))
+    both = "fills" in about and "task" not in about
+    graphs, weights = graphs_of(run.model, both=both)
     about |= of_text(run, corpus, ablated=ablated, with_passages=with_passages or not is_private(run))
     sentences, sources = ([run.tokenizer.encode(text).tolist() for text in about.get(key, ())] for key in READ)
-    checks = checks_of(run.model, run.tokenizer, sentences, sources)
-    film = carried_film(run, steps, graphs, checks.sentences[0])
+    checks = checks_of(run.model, run.tokenizer, sentences, sources, both=both)
+    film = carried_film(run, [] if "task" in about else steps, graphs, checks.sentences[0])
     entry = film_about(run, [frame["step"] for frame in film["frames"]]) if film else {}
     return PageContent(about | entry, graphs, weights, checks, film if entry else None)
 
@@ -200,12 +197,17 @@ def about_run(run: LoadedRun, name: str, said: str | None = None, *, served: boo
         served: whether a server computes the numbers; it opens runs too that no file can hold.
 
     Raises:
-        UsageError: the model does not continue a text.
+        UsageError: a server would show a model that continues no text; or an encoder that neither fills gaps nor names
+            labels.
     """
-    model, tokenizer = run.model, run.tokenizer
+    model, tokenizer, task = run.model, run.tokenizer, task_of(run)
     config = model.config
-    if config.shape == "encoder":
-        raise UsageError("{name}: the page shows models that continue a text, and this one is an encoder", name=name)
+    if (served and "task" in task) or (config.shape == "encoder" and not task):
+        raise UsageError(
+            "{name}: vitral open shows models that continue a text, and this one does not; vitral bundle writes the "
+            "page of a model that fills gaps or names labels",
+            name=name,
+        )
     names = [each for each in model.activation_names if not each.startswith("encoder.")]
     opens, closes = (tokenizer.declared.get(marker) for marker in (ANSWER, END))
     shorter = {} if config.encoder is None else {opens: OPENS, closes: CLOSES}
@@ -225,7 +227,7 @@ def about_run(run: LoadedRun, name: str, said: str | None = None, *, served: boo
         "specials": list(tokenizer.specials),
         "language": language(),
         "vitral": metadata.version("vitral"),
-        **({"served": True} if served else {}),
+        **({"served": True} if served else task),
         **({} if config.encoder is None else {"source": _source(model) | {"opens": opens, "closes": closes}}),
         "name": name,
         "program": "vitral" if os.path.isabs(program()) else program(),  # no page tells where its maker's programs are
@@ -234,6 +236,27 @@ def about_run(run: LoadedRun, name: str, said: str | None = None, *, served: boo
     }
     no_file = served and (about["tokenizer"]["kind"] == ASKED or expected_size(run) > MOST_BYTES)
     return about | {"commands": {} if no_file else {"page": f"{about['program']} bundle {shlex.quote(said or name)}"}}
+
+
+def task_of(run: LoadedRun) -> Plain:
+    """What the page says of a run that fills gaps or names labels; nothing of one that only continues a text.
+
+    Returns:
+        `task`, "gaps" or "labels", of a model that continues no text; `labels`, their names; `fills`, how gaps are
+        read: the `mask` token, the tokens `before` and `after` each text, and how many positions `ahead` of its own a
+        hidden token is predicted.
+    """
+    if run.model.config.num_labels:
+        return {"task": "labels", "labels": run.sealed.document("corpus")["labels"]}
+    tokenizer = run.tokenizer
+    masking = filling_of(run.sealed.config.training.objective, tokenizer)
+    if masking is None:
+        return {}
+    shifted = masking.is_shifted
+    around = tokenizer.around if run.sealed.imported else ([], [])
+    before, after = ([tokenizer.start], []) if shifted else around
+    fills = {"mask": masking.token, "before": before, "after": after, "ahead": int(shifted)}
+    return {"fills": fills} | ({} if shifted else {"task": "gaps"})
 
 
 def in_commands(path: Path, *, shared: bool) -> str:
@@ -259,13 +282,14 @@ def expected_size(run: LoadedRun) -> int:
     return ROOM + numbers * BYTES_FLOAT32 * 4 // 3 + LABELS * run.tokenizer.vocab_size
 
 
-def graphs_of(model: Transformer) -> tuple[Plain, bytes]:
+def graphs_of(model: Transformer, *, both: bool = False) -> tuple[Plain, bytes]:
     """The graphs of a model and of its lens, and their constants as bytes.
 
     Returns:
-        {"model": graph, "lens": graph, "step": graph or None, "constants": [{"name", "shape", "kind", "start",
-        "sha256"}]}; the lens is what makes logits of a vector of the stream: the final norm, if there is one, and the
-        head; the step is one more token with a cache (`vitral.interop.model_graphs`).
+        {"model": graph, "lens": graph, "step": graph or None, "both": graph or None, "constants": [{"name", "shape",
+        "kind", "start", "sha256"}]}; the lens is what makes logits of a vector of the stream: the final norm, if there
+        is one, and the head; the step is one more token with a cache (`vitral.interop.model_graphs`); with `both`, the
+        model whose positions see each other, as a mixed one fills gaps.
 
     Raises:
         UsageError: a part of the model does something that no graph can express.
@@ -273,16 +297,18 @@ def graphs_of(model: Transformer) -> tuple[Plain, bytes]:
     try:
         graph, constants = graph_of_model(model)
         step, of_step = step_graph(model) or (None, {})
+        gaps, of_gaps = graph_of_model(model, bidirectional=True) if both else (None, {})
     except VitralError as error:
         raise UsageError(
             "bundle: the page cannot compute this model: {reason}; vitral open RUN shows it with a server", reason=error
         ) from None
     lens, of_lens = lens_graph(model)
-    stored, weights = _laid_out(constants | of_lens | of_step)
+    stored, weights = _laid_out(constants | of_lens | of_step | of_gaps)
     return {
         "model": computed(graph),
         "lens": computed(lens),
         "step": step and computed(step, "least", "most"),
+        "both": gaps and computed(gaps),
         "constants": stored,
     }, weights
 
@@ -310,6 +336,8 @@ def checks_of(
     tokenizer: Tokenizer,
     sentences: Sequence[Sequence[int]],
     sources: Sequence[Sequence[int]] = (),
+    *,
+    both: bool = False,
 ) -> Checks:
     """Every named value of a short sentence, and the last logits of one that fills the context.
 
@@ -318,6 +346,7 @@ def checks_of(
         tokenizer: for the sentences' texts.
         sentences: token ids to take the sentences from; ids of the vocabulary in turn, where they are too few.
         sources: encoder-decoder only: what its encoder reads; the first one is taken.
+        both: whether the short sentence is read once more with positions that see each other.
     """
     source = [*sources[0]][: model.config.source_length] if sources else [0]
     given = torch.tensor([source]) if model.encoder is not None else None
@@ -326,17 +355,18 @@ def checks_of(
     many = [*all_given, *(place * 7 % model.vocab_size for place in range(context))][:context]
     per_token = 4 * sum(value.numel() for value in model.trace(torch.tensor([many[:1]]), source=given).values())
     short = many[: max(min(LEAST_TOKENS, context), min(MOST_TOKENS, CHECKED // per_token, context))]
-    parts = [(short, model.activation_names, 0)]
+    parts = [(short, model.activation_names, 0, False)]
     if len(many) > len(short):
-        parts.append((many, ["logits"], 1))
+        parts.append((many, ["logits"], 1, False))
+    parts += [(short, model.activation_names, 0, True)] * both
     written, truth = list[Plain](), bytearray()
-    for ids, names, last in parts:
-        kept = model.trace(torch.tensor([ids]), names, source=given)
+    for ids, names, last, gaps in parts:
+        kept = model.trace(torch.tensor([ids]), names, source=given, bidirectional=gaps)
         values: list[Plain] = []
         for name in names:
             value = kept[name][:, -last:]  # of all positions, or of so many at the end
             values.append({"name": name, "shape": list(value.shape), "start": len(truth)})
             truth += value.detach().to(torch.float32).contiguous().numpy().tobytes()
-        entry = {"text": tokenizer.decode(ids), "ids": ids, "last": last, "values": values}
+        entry = {"text": tokenizer.decode(ids), "ids": ids, "last": last, "gaps": gaps, "values": values}
         written.append(entry | ({} if given is None else {"source": source}))
     return Checks(written, bytes(truth))

@@ -10,8 +10,7 @@ from vitral.core.errors import UsageError, VitralError
 from vitral.core.graphs import Plain
 from vitral.core.language import _
 from vitral.runs import LoadedRun
-from vitral.runs.film import curve, load_frame
-from vitral.runs.loading import warn_on_stderr
+from vitral.runs.loading import curve, load_frame, warn_on_stderr
 
 
 def film_steps(run: LoadedRun) -> list[int]:

@@ -7,6 +7,7 @@ import base64
 import zlib
 from dataclasses import asdict
 from itertools import islice, pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from jaxtyping import Int
 
 from vitral.core.errors import UsageError
 from vitral.core.graphs import Plain
-from vitral.data import Dataset, Split, corpus_names, prepare_recorded
+from vitral.data import Dataset, Split, corpus_names
 from vitral.data.corpora import own_folder
 from vitral.evaluation import Masking
 from vitral.evaluation.masking import masking_of
@@ -49,7 +50,7 @@ def is_private(run: LoadedRun) -> bool:
 
 def of_text(
     run: LoadedRun,
-    corpus: str | None = None,
+    corpus: str | Path | None = None,
     *,
     ablated: bool | None = None,
     whole: bool = True,
@@ -72,13 +73,14 @@ def of_text(
         return _opening(run, None, None) | {"text": {"missing": missing}}
     if not with_passages:
         told = _opening(run, None, None) | {"private": True, "text": _described(run, dataset)}
-        return told | _losses(run) | ({} if run.model.encoder is not None else _measured(run, dataset, ablated))
+        return told | _losses(run) | ({} if _has_answers(run) else _measured(run, dataset, ablated))
     if not whole:
         return _opening(run, dataset.splits["test"], None) | _losses(run)
-    if run.model.encoder is not None:
+    if _has_answers(run):
         return _opening(run, dataset.splits["test"], None) | _losses(run) | {"text": _described(run, dataset)}
     splits, size = dataset.splits, run.tokenizer.vocab_size
     is_text = run.model.vocab_size == size and dataset.answers is None  # the page counts no answers apart
+    is_text &= _masking(run) is None
     counted = carried_counts(splits["train"], splits["test"], size) if is_text else None
     found = _opening(run, splits["test"], counted)
     found["text"] = _described(run, dataset)
@@ -91,22 +93,29 @@ def _described(run: LoadedRun, dataset: Dataset) -> Plain:
     return told | ({"licence": licence} if licence else {})
 
 
-def _own_text(run: LoadedRun, corpus: str | None) -> tuple[Dataset | None, str]:
+def _own_text(run: LoadedRun, corpus: str | Path | None) -> tuple[Dataset | None, str]:
     """The run's text, or why there is none."""
     try:
-        run.sealed.require_text()
-        given = run.sealed.config.corpus, run.sealed.document("corpus")
-        return prepare_recorded(*given, tokenizer=run.tokenizer, run_folder=run.folder.path, corpus=corpus), ""
+        return run.sealed.dataset(corpus), ""
     except UsageError:
         if corpus is not None:
             raise
         return None, "imported" if run.sealed.imported is not None else "elsewhere"
 
 
+def _has_answers(run: LoadedRun) -> bool:
+    """Whether a run answers what it reads, with a text or with a label."""
+    return run.model.encoder is not None or run.model.config.num_labels is not None
+
+
+def _masking(run: LoadedRun) -> Masking | None:
+    return masking_of(run.sealed.config.training.objective, run.tokenizer)
+
+
 def _opening(run: LoadedRun, test: Split | None, counted: Any) -> Plain:
-    if run.model.encoder is not None:
-        found = pairs(run.model, run.tokenizer, test)
-        return {"passages": [target for _, target in found], "sources": [source for source, _ in found]}
+    if _has_answers(run):
+        sources, targets = zip(*pairs(run.model, run.tokenizer, test), strict=True)
+        return {"passages": sources} if run.model.encoder is None else {"passages": targets, "sources": sources}
     found = passages(run.model, run.tokenizer, test, None if counted is None else counted[1])
     told = [asdict(each) for each in found]
     if zoo_name(run.sealed.path) and (opens := recipe(run.sealed.path.name).get("opens")):
@@ -125,7 +134,7 @@ def _losses(run: LoadedRun) -> Plain:
         measured = [event for event in run.folder.metrics("evaluation") if event["step"] == run.step]
         if measured:
             found["loss"] = float(measured[-1]["test_loss"])
-        counted = run.sealed.comparable_ngrams() or {}
+        counted = {} if _masking(run) else run.sealed.comparable_ngrams() or {}
     except (UsageError, KeyError, TypeError, ValueError):
         return found
     orders = sorted((int(order), float(loss)) for order, loss in counted.get("orders", {}).items())
@@ -140,8 +149,7 @@ def _losses(run: LoadedRun) -> Plain:
 
 def _measured(run: LoadedRun, dataset: Dataset, ablated: bool | None) -> Plain:
     """Kinds of heads and ablations, on windows of the test split; nothing where it has no whole window."""
-    model, test = run.model, dataset.splits["test"]
-    masking = masking_of(run.sealed.config.training.objective, run.tokenizer)
+    model, test, masking = run.model, dataset.splits["test"], _masking(run)
     found: Plain = {}
     try:
         if model.mask is not None:

@@ -95,16 +95,18 @@ def passages(
 
 
 def pairs(model: Transformer, tokenizer: Tokenizer, test: Split | None) -> list[tuple[str, str]]:
-    """Sources of the held-out split of an encoder-decoder, each with the first part of its target; at least one."""
+    """Sources of the held-out split, each with the first part of its target, or with its label; at least one."""
+    reads = model.config.source_length or LONGEST
     found = list[tuple[list[int], list[int]]]()
     if test is not None and test.answers is not None:
         for begin, end in test.segments[:_LINES].tolist():
             tokens = np.asarray(test.tokens[begin:end]).tolist()
             middle = tokens.index(test.answers.opens)
-            found.append((tokens[:middle][: model.config.source_length], tokens[middle + 1 : -1]))
-    found.sort(key=lambda each: -min(len(each[1]), LONGEST))
+            found.append((tokens[:middle][:reads], tokens[middle + 1 : -1]))
+    if model.encoder is not None:
+        found.sort(key=lambda each: -min(len(each[1]), LONGEST))
     if not found:
-        found = [([*writable(model, tokenizer)][: model.config.source_length], [])]
+        found = [([*writable(model, tokenizer)][:reads], [])]
     cut = [(source, target[: min(math.ceil(len(target) * _SHOWN), LONGEST)]) for source, target in found[:HANDFUL]]
     most = model.config.context_length - 1
     return [(tokenizer.decode(source), tokenizer.decode(target[:most])) for source, target in cut]

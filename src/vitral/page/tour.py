@@ -19,8 +19,8 @@ from vitral.core.language import _
 OWN = Path(__file__).with_name("tour.toml")
 """The tour that a page has where nobody gives another."""
 PARTS = (
-    "sentence, surprise, alignment, encoder, overview, parts, heads, head, numbers, stream, lens, rather, choice, "
-    "candidates, filters, draw, going-on, ahead, worked, readers, worth, about"
+    "sentence, gaps, labels, surprise, alignment, encoder, overview, parts, heads, head, numbers, stream, lens, "
+    "rather, choice, candidates, filters, draw, going-on, ahead, worked, readers, worth, about"
 )
 """What a stop can highlight."""
 ACTS = (
@@ -31,7 +31,7 @@ ACTS = (
 PLACES = "guess, unchanged, expected, last, head, heads"
 """What a sentence can say of the model as it is now, in braces."""
 NUMBERS = "b, few, h, k, long, m, more, n, p, q, r, t, terms, u, w"
-KEYS = f"text, a, beam, c, cross, d, e, i, j, l, o, rather, s, source, v, x, y, z, {NUMBERS}"
+KEYS = f"text, a, beam, c, cross, d, e, hide, i, j, l, o, rather, s, source, v, x, y, z, {NUMBERS}"
 """Keys of a page's address that a stop can set (web/src/page/state.ts); `NUMBERS` have a number or nothing."""
 LEFT_OUT = ("g", "f")
 """Keys of a copied address that a stop does not set: where the tour is, and the figure that stands alone."""

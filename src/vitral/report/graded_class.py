@@ -12,8 +12,8 @@ from vitral.core.language import N_, _, in_language, ngettext, number
 from vitral.core.shown import Shown, Tabular
 from vitral.core.text import NONE
 from vitral.explanation.checks.report import Verdict
+from vitral.explanation.grading.answers import AnswerKey
 from vitral.explanation.grading.grading import GradingRule, SheetGrade
-from vitral.explanation.grading.key import AnswerKey
 from vitral.explanation.grading.sheets import GradedSheet
 from vitral.report.checked_sheet import CREDITS, points_text, rule_text, shared_text, sheet_sections
 from vitral.report.html import page

@@ -103,7 +103,7 @@ def _data(sheet: Sheet, graph: Plain, digits: int, say: Phrases) -> dict[str, An
         "vocabulary": list(sheet.vocabulary),
         "digits": digits,
         "comma": say.has_comma,
-        "first": sheet.namer.first,
+        "first": sheet.first,
     }
 
 
@@ -162,15 +162,15 @@ def _file(example: Example, blanks: Collection[str]) -> list[str | dict[str, str
         return []
     parts, end = list[str | dict[str, str]](), 0
     cells = [
-        (document.found.get(claim.path(index)), f"{claim.name}/{place}")
+        (document.place(claim.path(index)), f"{claim.name}/{place}")
         for claim in example.claims
         for place, index in enumerate(product(*map(range, claim.values.shape)))
         if claim.name in blanks and math.isnan(float(claim.values[index]))
     ]
-    for place, name in sorted(cells, key=lambda cell: cell[0].start if cell[0] else -1):
+    for place, name in sorted(cells, key=lambda cell: cell[0].column if cell[0] else -1):
         if place is None:
             return []
-        parts += [document.text[end : place.start], {"cell": name}]
+        parts += [document.text[end : place.column], {"cell": name}]
         end = place.end
     return [*parts, document.text[end:]]
 

@@ -17,7 +17,7 @@ from vitral.report.html import page
 from vitral.report.markdown import plain_text
 from vitral.report.sections import Heading, Paragraph, Section
 from vitral.report.tables import Column, Table, data_table, decimals, whole
-from vitral.runs.summary import RunSummary, readable_path, runs_below
+from vitral.runs.summary import FoundRuns, RunSummary, readable_path, runs_below
 
 SCHEMA = 1
 PAGE = "runs.html"
@@ -64,7 +64,7 @@ def runs_table(caption: str, keys: Sequence[str], rows: Sequence[Mapping[str, An
 
 
 @dataclass(frozen=True, repr=False)
-class RunList(Shown, Tabular):
+class RunList(Shown, Tabular, FoundRuns):
     """The runs below a folder, in order; print it to read it.
 
     Attributes:
@@ -74,9 +74,6 @@ class RunList(Shown, Tabular):
         order: "loss" (runs of one text and tokenizer together, best first), "time" (newest first) or "name".
     """
 
-    folder: Path
-    runs: tuple[RunSummary, ...]
-    notes: tuple[str, ...] = ()
     order: Order = "loss"
 
     def plain(self) -> dict[str, Any]:

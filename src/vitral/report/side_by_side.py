@@ -26,7 +26,6 @@ SHOWN = (
 """Columns of the table for people."""
 LESS = 0.95
 """Share of the tokens of another run below which one was trained less."""
-LOSSES = {"test_loss": "loss", "bits_per_character": "bits_per_character"}
 KEPT = {"name", "size", "test_loss", "bits_per_character"}
 """Columns that are there although all runs are the same in them."""
 UNITS = {NATS: N_("nats per token"), BITS: N_("bits per character"), "nothing": N_("nothing")}
@@ -49,7 +48,10 @@ def table_of(found: RunComparison) -> Table:
         {
             **run_row(run.summary),
             "tokens_per_second": run.tokens_per_second,
-            **{key: getattr(run.loss, name, None) for key, name in LOSSES.items()},
+            "test_loss": getattr(run.loss, "loss", None),
+            "bits_per_character": None
+            if run.summary.objective == "label"
+            else getattr(run.loss, "bits_per_character", None),
         }
         for run in found.runs
     ]

@@ -11,7 +11,6 @@ from vitral.core.shown import Shown, Tabular
 from vitral.data import CorpusReport, Dataset, Text, corpus_report
 from vitral.data.batches import Reading
 from vitral.evaluation import NgramBaselines, baseline_name, ngram_baselines
-from vitral.evaluation.losses import AnswerScore
 from vitral.evaluation.measures import NOVEL_LENGTH, Measures, TextMeasures
 from vitral.report.folder import ReportFolder
 from vitral.report.html import page
@@ -105,10 +104,11 @@ def text_table(report: CorpusReport) -> Table:
     endings = ", ".join(f"{number(count, ',')} {name}" for name, count in report.lines.endings.items() if count)
     lines, twice = report.lines, report.duplicates
     told = _("longest {longest:,} characters; line endings: {endings}", longest=lines.longest, endings=endings or "–")
+    in_lines = [(N_("lines"), lines.num_lines, told)] if lines.num_lines else []  # records have none
     rows = [
         (N_("bytes"), report.num_bytes, f"SHA-256 {report.sha256[:16]}…"),
         (N_("characters"), report.num_characters, ""),
-        (N_("lines"), lines.num_lines, told),
+        *in_lines,
         (N_("distinct characters"), len(report.alphabet), _("{rare:,} of them rare", rare=len(report.rare))),
         (N_("tokens in the vocabulary"), report.vocab_size, report.tokenizer),
         *((_TOKENS[split], count, "") for split, count in report.tokens.items()),
@@ -228,14 +228,13 @@ def answers_sections(measures: Measures) -> Iterator[Section]:
     if found is None:
         return
     rows = {N_("this run"): found, **{CLASSIFIERS[name]: score for name, score in measures.labels.items()}}
-    told = [{"by": name, **vars(one), "share": one.share, **_interval(one)} for name, one in rows.items()]
+    told = [
+        {"by": name, **vars(one), "share": one.share, **dict(zip(("low", "high"), one.interval, strict=True))}
+        for name, one in rows.items()
+    ]
     yield Table(_("Exact answers on the test split, with 95% intervals"), ANSWERS, told)
     if found.left_out:
         yield Paragraph(_("{n:,} further records are longer than the model reads.", n=found.left_out))
-
-
-def _interval(score: AnswerScore) -> dict[str, float]:
-    return dict(zip(("low", "high"), score.interval, strict=True))
 
 
 def measures_sections(measures: Measures | TextMeasures) -> list[Section]:
@@ -249,7 +248,7 @@ def measures_sections(measures: Measures | TextMeasures) -> list[Section]:
         return [*sections, *([Paragraph(note)] if measures.is_changed else [])]
     if measures.is_of_next_tokens:
         sections.append(ngram_table(measures.baselines, _("N-gram baselines on the test split")))
-        sections.append(Paragraph(_("The test loss is {standing}.", standing=measures.standing)))
+    sections.append(Paragraph(_("The test loss is {standing}.", standing=measures.standing)))
     sections += answers_sections(measures)
     sections += [Paragraph(_(problem)) for problem in measures.problems]
     copied = measures.copying

@@ -13,24 +13,4 @@ if TYPE_CHECKING:
     from vitral.runs.sealed import SealedRun, enter, verify
     from vitral.runs.summary import RunSummary, runs_below, summarize_run
 
-__all__ = [
-    "Checkpoint",
-    "Identity",
-    "LoadedRun",
-    "Parent",
-    "RunConfig",
-    "RunFolder",
-    "RunSummary",
-    "SealedRun",
-    "TrainingConfig",
-    "enter",
-    "is_run",
-    "load_run",
-    "refuse_existing",
-    "runs_below",
-    "summarize_run",
-    "trajectory",
-    "verify",
-]
-
 __getattr__ = lazily(__name__)

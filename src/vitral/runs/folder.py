@@ -336,7 +336,7 @@ class RunFolder:
             warn: called with one line for each checkpoint that is skipped.
 
         Raises:
-            UsageError: there is no intact checkpoint.
+            UsageError: there is no intact checkpoint, or it is of another run.
         """
         newest = self.latest()
         last = "" if newest is None else step_name(newest.step)
@@ -344,14 +344,31 @@ class RunFolder:
         there = (folder.name for folder in reversed(list_checkpoints(self.steps)))
         for name in sorted((name for name in there if name <= last), key=lambda name: name != first):
             try:
-                return load_checkpoint(self.steps / name, with_optimizer=with_optimizer)
+                found = load_checkpoint(self.steps / name, with_optimizer=with_optimizer)
             except (UsageError, StorageError) as error:
                 is_best = name == first != last
                 said = N_("{why}; using the last one instead") if is_best else N_("{why}; using the one before")
                 warn(said.format(why=error))
+            else:
+                self.require(found)
+                return found
         raise UsageError(
-            "{path}: no intact checkpoint (training stopped before the first, or all are damaged)", path=self.path
+            "{path}: no intact checkpoint (it stopped before the first, or all are damaged); vitral resume {path}",
+            path=self.path,
         )
+
+    def require(self, checkpoint: Checkpoint) -> None:
+        """Refuse a checkpoint of another run.
+
+        Raises:
+            UsageError: it is of another run.
+        """
+        if checkpoint.state.get("run") != self.sealed().get("run"):
+            raise UsageError(
+                "{where}: the checkpoint of step {step} is of another run; remove it",
+                where=self.path,
+                step=checkpoint.step,
+            )
 
     def sweep(self) -> None:
         """Remove what ended processes left behind; restore a checkpoint that was being replaced."""

@@ -1,5 +1,6 @@
 """Load a model from a run folder."""
 
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,8 +17,8 @@ from vitral.core.parts import changed_parts
 from vitral.data.tokenizers import Tokenizer
 from vitral.model import ModelConfig, Transformer, count_parameters
 from vitral.model.counts import BYTES_FLOAT32
-from vitral.runs.checkpoint import Checkpoint, list_checkpoints, load_checkpoint
-from vitral.runs.folder import RunFolder
+from vitral.runs.checkpoint import MOST_BYTES, Checkpoint, list_checkpoints, load_checkpoint, of_tensors, understood
+from vitral.runs.folder import RunFolder, frame_name
 from vitral.runs.sealed import SealedRun, enter
 
 
@@ -69,14 +70,10 @@ def load_run(path: Path, which: str = "best", warn: Callable[[str], object] | No
     """
     warn = warn or warn_on_stderr
     sealed = enter(path, warn)
-    if sealed.newest is None:
-        raise UsageError(
-            "{path}: no checkpoint yet (training stopped before the first); vitral resume {path}", path=path
-        )
     for key in changed_parts(sealed.config.model, str(path)):
         warn(_("{path}: the source of {key} has changed since the run was trained", path=path, key=key))
-    checkpoint = load_checkpoint_of(sealed, which, with_optimizer=False, warn=warn)
-    model = Transformer(sealed.config.model, sealed.tokenizer.vocab_size)
+    model = unloaded(sealed)
+    checkpoint = sealed.load(which, with_optimizer=False, warn=warn)
     # Weights keep their precision; position tables get the precision they had in training.
     model.to(next((tensor.dtype for tensor in checkpoint.model.values()), torch.float32))
     load_weights(model, checkpoint.model, str(path))
@@ -92,40 +89,27 @@ def trajectory(run: LoadedRun) -> Iterator[tuple[int, Transformer]]:
         UsageError: a checkpoint is damaged, or of another run.
     """
     where = str(run.sealed.path)
-    model = Transformer(run.model.config, run.model.vocab_size).to(run.model.token_embedding.weight).eval()
+    model = like(run.model)
     for folder in list_checkpoints(run.sealed.steps):
         checkpoint = load_checkpoint(folder, with_optimizer=False)
-        require_of(run.sealed, checkpoint)
+        run.sealed.require(checkpoint)
         load_weights(model, checkpoint.model, where)
         yield checkpoint.step, model
 
 
-def load_checkpoint_of(
-    sealed: SealedRun, which: str, *, with_optimizer: bool, warn: Callable[[str], object]
-) -> Checkpoint:
-    """The "best" or "last" intact checkpoint of a run (`RunFolder.load`), which must be of this run.
+def like(model: Transformer) -> Transformer:
+    """A model of the same configuration, on the same device, in the same precision, in evaluation mode."""
+    return Transformer(model.config, model.vocab_size).to(model.token_embedding.weight).eval()
+
+
+def unloaded(sealed: SealedRun) -> Transformer:
+    """The model of a run with initial weights.
 
     Raises:
-        UsageError: there is no intact checkpoint, or it is of another run.
+        UsageError: it would not fit into this machine's memory; it is not built then.
     """
     require_model_memory(sealed.config.model, sealed.tokenizer.vocab_size, str(sealed.path))
-    checkpoint = sealed.load(which, with_optimizer=with_optimizer, warn=warn)
-    require_of(sealed, checkpoint)
-    return checkpoint
-
-
-def require_of(sealed: SealedRun, checkpoint: Checkpoint) -> None:
-    """Refuse a checkpoint of another run.
-
-    Raises:
-        UsageError: it is of another run.
-    """
-    if checkpoint.state.get("run", sealed.identity.run) != sealed.identity.run:
-        raise UsageError(
-            "{where}: the checkpoint of step {step} is of another run; remove it",
-            where=sealed.path,
-            step=checkpoint.step,
-        )
+    return Transformer(sealed.config.model, sealed.tokenizer.vocab_size)
 
 
 def require_model_memory(config: ModelConfig, vocab_size: int, where: str) -> None:
@@ -169,3 +153,50 @@ def require_fit(weights: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, .
 def warn_on_stderr(line: str) -> None:
     """Print one line to standard error."""
     print(f"vitral: {printable(_(line))}", file=sys.stderr)
+
+
+# ---------------------------------------------------------------- the film
+
+APART = 1.05
+"""A curve has losses of steps that are at least so many times the step before."""
+
+
+def load_frame(sealed: SealedRun, shape: Transformer, step: int, film: Mapping[int, str]) -> Transformer:
+    """A frame of a run's film in evaluation mode: numbers of float16, in the precision and on the device of its model.
+
+    Args:
+        sealed: the run.
+        shape: its model.
+        step: of the frame.
+        film: `sealed.film()`.
+
+    Raises:
+        UsageError: there is no such frame, or it is damaged.
+    """
+    name, hashed = frame_name(step), film.get(step)
+    path = sealed.path / name
+    if hashed is None:
+        raise UsageError("{path}: the run's film has no such frame", path=path)
+    model = like(shape)
+    with understood(path):
+        load_weights(model, of_tensors(sealed.as_sealed(name, hashed, MOST_BYTES)), str(path))
+    return model
+
+
+def curve(run: RunFolder, event: str, key: str) -> list[list[float]]:
+    """The [step, loss] of a run's events of a kind, as close as a logarithmic axis shows them.
+
+    The last event and those at frames of the film always have a point. The loss of an event "step" is that of the
+    weights before the update, so its point is at the step before.
+
+    Raises:
+        UsageError: the log is damaged.
+    """
+    points, events, frames = list[list[float]](), run.metrics(event), run.film()
+    with understood(run.log.path):
+        for each in events:
+            step, loss = each["step"] - (event == "step"), round(each[key], 4)
+            is_wanted = not points or each is events[-1] or each["step"] in frames or step >= APART * points[-1][0]
+            if is_wanted and math.isfinite(step + loss):
+                points.append([step, loss])
+    return points

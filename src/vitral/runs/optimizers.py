@@ -33,12 +33,21 @@ class AdamWCost:
     keeps: ClassVar[str] = N_("AdamW: two averages of 4 bytes each")
     """How its memory is counted; beside it, its operations."""
     computes: ClassVar[str] = N_("14 per parameter")
-    operations: ClassVar[int] = 14
-    """For each parameter: decay 1; mean of gradients 3, of squares 4; root, bias and epsilon 3; division and step 3."""
+
+    def keeps_of(self, row: ParameterRow) -> int:
+        """Numbers that it keeps from step to step for each parameter of a tensor, those of steps aside."""
+        return 2
+
+    def operations_of(self, row: ParameterRow) -> int:
+        """Operations on each parameter of a tensor, without products of matrices.
+
+        Decay 1; mean of gradients 3, of squares 4; root, bias and epsilon 3; division and step 3.
+        """
+        return 14
 
     def kept_numbers(self, rows: Sequence[ParameterRow]) -> int:
         """Numbers that it keeps from step to step for these tensors, those of steps aside."""
-        return 2 * sum(row.count for row in rows)
+        return sum(self.keeps_of(row) * row.count for row in rows)
 
     def flops(self, rows: Sequence[ParameterRow], model: ModelConfig, *, in_bfloat16: bool = False) -> int:
         """Floating-point operations of one step.
@@ -48,7 +57,9 @@ class AdamWCost:
             model: the configuration of the model.
             in_bfloat16: whether products of matrices are computed in bfloat16.
         """
-        return self.operations * sum(row.count for row in rows)
+        moved = single_matrices(model, self.orthogonalised(rows))
+        products = (orthogonalisation_flops(*shape, in_bfloat16=in_bfloat16) for shape in moved)
+        return sum(products) + sum(self.operations_of(row) * row.count for row in rows)
 
     def orthogonalised(self, rows: Sequence[ParameterRow]) -> list[ParameterRow]:
         """The tensors of the matrices that it orthogonalises, each of which it needs whole."""
@@ -92,25 +103,19 @@ class MuonConfig(AdamWCost, Config):
     computes: ClassVar[str] = N_(
         "the products of matrices that orthogonalise, 12 per matrix entry in a block, 14 per other parameter"
     )
-    operations: ClassVar[int] = 12
-    """For each parameter besides the products: two averages 3 each; decay 1; norm and division 3; step 2."""
-
     name: Literal["muon"] = "muon"
     learning_rate: Rate = 0.05
     momentum: Momentum = 0.85
     weight_decay: Decay = 0.0
     rest: AdamWConfig = AdamWConfig(learning_rate=0.01, weight_decay=0.0)
 
-    def kept_numbers(self, rows: Sequence[ParameterRow]) -> int:
-        """One average of each matrix entry in a block, and what AdamW keeps of the rest."""
-        return super().kept_numbers(rows) - sum(row.count for row in self.orthogonalised(rows))
+    def keeps_of(self, row: ParameterRow) -> int:
+        """One average of a matrix in a block, and what AdamW keeps of the rest."""
+        return 1 if is_block_matrix(row) else self.rest.keeps_of(row)
 
-    def flops(self, rows: Sequence[ParameterRow], model: ModelConfig, *, in_bfloat16: bool = False) -> int:
-        """Floating-point operations of one step."""
-        moved = self.orthogonalised(rows)
-        rest = [row for row in rows if not is_block_matrix(row)]
-        products = (orthogonalisation_flops(*shape, in_bfloat16=in_bfloat16) for shape in single_matrices(model, moved))
-        return sum(products) + super().flops(moved, model) + self.rest.flops(rest, model)
+    def operations_of(self, row: ParameterRow) -> int:
+        """Besides the products: two averages 3 each; decay 1; norm and division 3; step 2."""
+        return 12 if is_block_matrix(row) else self.rest.operations_of(row)
 
     def orthogonalised(self, rows: Sequence[ParameterRow]) -> list[ParameterRow]:
         """The matrices inside the blocks."""
@@ -130,7 +135,6 @@ class SGDConfig(AdamWCost, Config):
 
     keeps: ClassVar[str] = N_("SGD: one sum of 4 bytes with momentum, none without")
     computes: ClassVar[str] = N_("2 per parameter, and as many for each of momentum, Nesterov's form and weight decay")
-    operations: ClassVar[int] = 2
 
     name: Literal["sgd"] = "sgd"
     learning_rate: Rate = 0.1
@@ -144,15 +148,13 @@ class SGDConfig(AdamWCost, Config):
             raise ValueError(_("nesterov needs momentum; give momentum > 0 or leave nesterov out"))
         return self
 
-    def kept_numbers(self, rows: Sequence[ParameterRow]) -> int:
-        """One sum for each parameter, if there is momentum."""
-        return sum(row.count for row in rows) if self.momentum else 0
+    def keeps_of(self, row: ParameterRow) -> int:
+        """One sum, if there is momentum."""
+        return int(self.momentum > 0)
 
-    def flops(self, rows: Sequence[ParameterRow], model: ModelConfig, *, in_bfloat16: bool = False) -> int:
-        """Floating-point operations of one step."""
-        decayed = [row for row in rows if len(row.shape) == 2] if self.weight_decay else []
-        terms = 1 + bool(self.momentum) + self.nesterov
-        return terms * super().flops(rows, model) + super().flops(decayed, model)
+    def operations_of(self, row: ParameterRow) -> int:
+        """Two for each term: the gradient, momentum, Nesterov's form, weight decay."""
+        return 2 * (1 + (self.momentum > 0) + self.nesterov + (self.weight_decay > 0 and len(row.shape) == 2))
 
 
 BuiltIn = AdamWConfig | MuonConfig | SGDConfig

@@ -14,8 +14,8 @@ at.
 """
 
 import os
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -200,6 +200,14 @@ class SealedRun(RunFolder):
             corpus=corpus,
         )
 
+    def own_among(self, corpora: Iterable[str | Path]) -> str | Path | None:
+        """The first of these texts that is the run's; None if none is."""
+        for corpus in corpora:
+            with suppress(UsageError):
+                self.dataset(corpus)
+                return corpus
+        return None
+
     def require_causal_lm(self) -> None:
         """Refuse a masked language model, or a model of labels, where text is generated.
 
@@ -209,8 +217,8 @@ class SealedRun(RunFolder):
         objective = self.config.training.objective
         if not predicts_next(objective):
             raise UsageError(
-                '{path}: a model with training.objective = "{name}" cannot generate text; use a run whose objective is '
-                '"next-token" or "mixed"',
+                '{path}: a model with training.objective = "{name}" predicts no next token, so it cannot generate '
+                'text; use a run whose objective is "next-token" or "mixed"',
                 path=self.path,
                 name=objective_name(objective),
             )

@@ -177,13 +177,12 @@ def _summary(run: SealedRun, summary: RunSummary) -> RunSummary:
     curve = tuple(
         (event["step"], float(event["validation_loss"]), float(event["test_loss"]))
         for event in events
-        if event["event"] == "evaluation" and math.isfinite(event["validation_loss"] + (event["test_loss"] or 0.0))
+        if event["event"] == "evaluation" and math.isfinite(event["validation_loss"] + event["test_loss"])
     )
     last = curve[-1] if curve else (None,) * 3
     best = next((point for point in reversed(curve) if point[0] == seal.get("best_step")), last)
     ends = [event for event in events if event["event"] == "end"]
     steps = [training["steps"], *(one["steps"] for one in seal["decisions"] if one.get("steps"))][-1]
-    objective = training.get("objective", "next-token")
     summary = replace(
         summary,
         format=FORMAT,
@@ -193,7 +192,7 @@ def _summary(run: SealedRun, summary: RunSummary) -> RunSummary:
         layers=model["num_layers"],
         width=model["d_model"],
         context=model["context_length"],
-        objective=objective_name(objective),
+        objective=objective_name(training.get("objective", "next-token")),
         seed=config["seed"],
         step=0 if newest is None else newest.step,
         steps=0 if IMPORTED in corpus else steps,  # an imported model was not trained here: nothing is to finish

@@ -15,16 +15,4 @@ if TYPE_CHECKING:
     from vitral.studies.results import ArmResult, RunResult, StudyResult
     from vitral.studies.study_file import read_study, study_named, study_names
 
-__all__ = [
-    "ArmResult",
-    "RunResult",
-    "Study",
-    "StudyResult",
-    "loss_claims",
-    "read_study",
-    "run_study",
-    "study_named",
-    "study_names",
-]
-
 __getattr__ = lazily(__name__)

@@ -12,7 +12,7 @@ from statistics import fmean
 
 from vitral.core.language import N_, _, number
 from vitral.core.text import capital, nats, signed, unbroken
-from vitral.evaluation import baseline_name, neighbours, rank_among_baselines
+from vitral.evaluation import baseline_name, loss_unit, neighbours, rank_among_baselines
 from vitral.evaluation.intervals import Interval, bootstrap_interval, mean_interval
 from vitral.studies.claims import Check, Claim, Comparison, Failures, Judged, Note, Quantity, every
 from vitral.studies.estimator import LEAST_SEEDS
@@ -86,7 +86,7 @@ def _size(claim: Claim) -> tuple[bool, float]:
 
 def loss_quantity(result: StudyResult) -> Quantity:
     """The test loss in the study's unit."""
-    unit = "nats" if result.study.unit == "nats per token" else result.study.unit
+    unit = result.study.unit.replace("nats per token", "nats")
     return Quantity(N_("test loss"), unit=unit, better="lower")
 
 
@@ -262,26 +262,31 @@ def mean_loss(result: StudyResult, arm: ArmResult) -> Interval | None:
 def rank(result: StudyResult) -> Note:
     """The base among the n-gram baselines, with the uncertainty of the seeds and of the test text."""
     base = result.arms[0]
-    mean = mean_loss(result, base)
-    if mean is None:
-        text = N_("{arm} fails from every seed, so nothing is compared with it.")
-        return Note(_(text, arm=capital(base.arm.title)), base.arm.name)
-    given = {"arm": capital(told_title(result, base)), "loss": nats(mean.mean), "unit": _(result.study.unit)}
+    if (mean := mean_loss(result, base)) is None:
+        return Note(
+            _("{arm} fails from every seed, so nothing is compared with it.", arm=capital(base.arm.title)),
+            base.arm.name,
+        )
+    given = {
+        "arm": capital(told_title(result, base)),
+        "loss": nats(mean.mean),
+        "unit": _(result.study.unit).replace(
+            _("nats per token"), loss_unit(base.config["training"].get("objective", ""))
+        ),
+    }
     if not is_causal_lm(base.config):
         return Note(_("{arm}: test loss {loss} {unit}, of another task.", **given), base.arm.name)
     orders = {order: result.baseline(order) for order in result.baselines.orders}
     problems = result.corpus.get("problems", ())
     place = rank_among_baselines(mean.mean, orders, problems)
     beside = {} if problems else result.beside_ngrams
-    near = [order for order in neighbours(mean.mean, orders) if order and beside.get(order)]
-    beside = {order: _beside(result, order) for order in near}
+    beside = {order: _beside(result, order) for order in neighbours(mean.mean, orders) if order and beside.get(order)}
     zero = lambda one: one and one.low is not None and one.low <= 0 <= one.high  # noqa: E731
     equal = [baseline_name(order) for order, intervals in beside.items() if any(map(zero, intervals))]
     if equal:
         place = _("not distinguishable from the {ngram} table", ngram=_(" and ").join(equal))
-    told = [_("{arm}: test loss {loss} {unit}, {rank}.", **given, rank=place)]
-    told += [_told_beside(result, order, *intervals) for order, intervals in beside.items()]
-    return Note(" ".join(told), base.arm.name)
+    told = (_told_beside(result, order, *intervals) for order, intervals in beside.items())
+    return Note(" ".join([_("{arm}: test loss {loss} {unit}, {rank}.", **given, rank=place), *told]), base.arm.name)
 
 
 def _beside(result: StudyResult, order: int) -> tuple[Interval, Interval | None]:
@@ -289,7 +294,8 @@ def _beside(result: StudyResult, order: int) -> tuple[Interval, Interval | None]
 
     Where every seed has a test text of its own, the seeds' interval contains the choice of the text.
     """
-    base, failed = result.arms[0], failed_seeds(result, result.arms[0])
+    base = result.arms[0]
+    failed = failed_seeds(result, base)
     by_seed = {seed: blocks for seed, blocks in result.beside_ngrams[order].items() if seed not in failed}
     seeds = mean_interval([fmean(one) * base.factor for one in by_seed.values()])
     if result.study.draws_text and result.base["corpus"]["split"] == ONE_WORK:
@@ -306,9 +312,13 @@ def _told_beside(result: StudyResult, order: int, seeds: Interval, text: Interva
     if text is not None:
         ends = {"low": signed(text.low or 0.0, 3), "high": signed(text.high or 0.0, 3)}
         spans.append(_("over {n} blocks of the test text {low} to {high}", n=text.num, **ends))
-    given = {"ngram": baseline_name(order), "difference": signed(seeds.mean, 3), "unit": _(result.study.unit)}
-    span = _(" (95% interval {spans})", spans=", ".join(spans)) if spans else ""
-    return _("Against the {ngram} baseline {difference} {unit}{span}.", **given, span=span)
+    return _(
+        "Against the {ngram} baseline {difference} {unit}{span}.",
+        ngram=baseline_name(order),
+        difference=signed(seeds.mean, 3),
+        unit=_(result.study.unit),
+        span=_(" (95% interval {spans})", spans=", ".join(spans)) if spans else "",
+    )
 
 
 def floors(result: StudyResult) -> tuple[Check, ...]:

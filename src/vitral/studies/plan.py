@@ -25,9 +25,8 @@ from vitral.studies.tuning import rows
 from vitral.training.configuration import configure
 from vitral.training.costs import step_flops
 from vitral.training.deadline import FORWARD
-from vitral.training.plans import resolve_plan
+from vitral.training.plans import resolve_plan, time_steps
 from vitral.training.run import build_model
-from vitral.training.trials import time_steps
 
 
 @dataclass(frozen=True)

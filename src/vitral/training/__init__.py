@@ -11,6 +11,4 @@ if TYPE_CHECKING:
     from vitral.training.resumption import resume
     from vitral.training.run import train
 
-__all__ = ["Callback", "Event", "RunConfig", "all_of", "continue_run", "resume", "silent", "train"]
-
 __getattr__ = lazily(__name__)

@@ -103,7 +103,8 @@ class RunPlan:
         is_read = self.init_from is None and self.corpus is not None and ranks.leads()
         dataset = self.dataset() if is_read else None
         if dataset is not None:
-            dataset = replace(dataset, remarks=(*self.text.worth, self.text.brief, *self.notes, *dataset.remarks))
+            brief = self.text.brief(has_dropout=self.config.training.minutes is None)
+            dataset = replace(dataset, remarks=(*self.text.worth, brief, *self.notes, *dataset.remarks))
         config = self.config.watched()  # unlike the runs of a study
         return train(config, out, callback=callback, dataset=dataset, init_from=self.init_from, frame=frame)
 

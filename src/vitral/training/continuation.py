@@ -131,18 +131,13 @@ def _finished(sealed: SealedRun, note: Callable[[str], object]) -> Checkpoint:
     Raises:
         UsageError: the run is not finished.
     """
-    where = sealed.path
-    if sealed.newest is None:
-        raise UsageError(
-            "{where}: stopped before its first checkpoint; finish it first: vitral resume {where}", where=where
-        )
-    checkpoint = last_checkpoint(sealed, note)
+    checkpoint = sealed.newest and last_checkpoint(sealed, note)
     steps = identity_of(sealed, checkpoint).current.training.steps
-    if checkpoint.step < steps or checkpoint.state["pending"]:
+    if checkpoint is None or checkpoint.step < steps or checkpoint.state.get("pending"):
         raise UsageError(
             "{where}: stopped at step {step:,} of {steps:,}; finish it first: vitral resume {where}",
-            where=where,
-            step=checkpoint.step,
+            where=sealed.path,
+            step=checkpoint.step if checkpoint else 0,
             steps=steps,
         )
     return checkpoint

@@ -90,8 +90,21 @@ def steps_in(
             seconds=seconds,
         )
     steps = min(max(LEAST, steps), most_steps(config, num_tokens))  # a busy machine may load the program for longer
-    told = N_("plan: {steps:,} steps of {milliseconds:.1f} ms in {time}")
-    notes.append(told.format(steps=steps, milliseconds=1000 * seconds, time=in_minutes(minutes)))
+    told = N_(
+        "plan: layers {layers}, width {width}, dropout {rate:g}: {steps:,} steps of {milliseconds:.1f} ms in {time}, "
+        "{passes:.1f} passes over the text"
+    )
+    notes.append(
+        told.format(
+            layers=config.model.num_layers,
+            width=config.model.d_model,
+            rate=max(config.model.dropout.plain().values()),
+            steps=steps,
+            milliseconds=1000 * seconds,
+            time=in_minutes(minutes),
+            passes=steps * config.tokens_per_step / num_tokens,
+        )
+    )
     warmup = min(training.schedule.warmup_steps, steps // 10)
     return {
         "minutes": None,
@@ -166,12 +179,11 @@ class Deadline:
         # An evaluation takes as long as so many steps.
         self._evaluation = 1 + FORWARD * scored / trainer.config.tokens_per_step
 
-    def __call__(self, step: int, seconds: float) -> Mapping[str, Any] | None:
+    def __call__(self, step: int) -> Mapping[str, Any] | None:
         """Changes of the configuration from the next step on, or None.
 
         Args:
             step: completed steps.
-            seconds: seconds of this session's training.
         """
         self._observe(step)
         changes = self._last_steps(step) or self._other_steps(step)

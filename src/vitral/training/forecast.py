@@ -17,8 +17,8 @@ from vitral.core.shown import Shown, Tabular
 from vitral.model import count_parameters
 from vitral.runs import RunConfig
 from vitral.training.costs import step_flops, training_bytes
+from vitral.training.plans import time_steps
 from vitral.training.run import build_model
-from vitral.training.trials import time_steps
 
 Range = tuple[float, float]
 """The least and the most."""

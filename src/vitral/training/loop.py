@@ -112,7 +112,7 @@ def planned(trainer: Trainer) -> dict[str, Any] | None:
     if trainer.planner is None or step in taken:
         return None
     try:
-        changes = trainer.planner(step, trainer.clock.seconds())
+        changes = trainer.planner(step)
         return trainer.decision(changes).plain() if changes else None
     except Exception as error:
         trainer.failure, trainer.request.asked = error, True
@@ -219,12 +219,8 @@ def after_step(trainer: Trainer) -> None:
             losses = ranks.broadcast(evaluate(trainer) if evaluating and leads else {})
             for name, loss in losses.items():
                 if not math.isfinite(loss):
-                    raise TrainingStopped(
-                        "{why}; the last checkpoint in {path} is intact; try a lower learning rate or "
-                        "training.clip_norm = 1.0",
-                        why=NOT_FINITE.get(name, NOT_FINITE["test_loss"]).format(step=state.step, loss=loss),
-                        path=trainer.folder.path,
-                    )
+                    why = N_("stopped at step {step}: {name} is {loss}")
+                    raise _stopped(trainer, why.format(step=state.step, name=name, loss=loss))
             if leads and sampling:
                 write_sample(trainer)
     if evaluating:
@@ -240,10 +236,13 @@ def after_step(trainer: Trainer) -> None:
         save(trainer)
 
 
-NOT_FINITE = {
-    "validation_loss": N_("stopped at step {step}: the validation loss is {loss}"),
-    "test_loss": N_("stopped at step {step}: the test loss is {loss}"),
-}
+def _stopped(trainer: Trainer, why: Message) -> TrainingStopped:
+    """The error that says why training stops, and what to do."""
+    return TrainingStopped(
+        "{why}; what was saved before is intact in {path}; try a lower learning rate or training.clip_norm = 1.0",
+        why=why,
+        path=trainer.folder.path,
+    )
 
 
 def evaluate(trainer: Trainer) -> dict[str, float]:
@@ -279,12 +278,7 @@ def save(trainer: Trainer, *, together: bool = True) -> None:
     step = trainer.state.step
     culprit = not_finite_state(trainer)
     if culprit is not None:
-        raise TrainingStopped(
-            "{why}; no checkpoint of this step was written, the last one in {path} is intact; try a lower learning "
-            "rate or training.clip_norm = 1.0",
-            why=N_("stopped after step {step}: {culprit}").format(step=step, culprit=culprit),
-            path=trainer.folder.path,
-        )
+        raise _stopped(trainer, N_("stopped after step {step}: {culprit}").format(step=step, culprit=culprit))
     state = {**trainer.state.plain(), **trainer.identity.plain(), "corpus": trainer.dataset.fingerprint}
     weights, tensors = trainer.model.state_dict(), optimizer_tensors(trainer.model, trainer.optimizer)
     if trainer.is_sharded:
@@ -367,11 +361,8 @@ def _require_finite(trainer: Trainer, loss: float, norm: float, state: float) ->
         culprit = _not_finite(N_("the gradient of {name} is not finite"), gradients)
         culprit = culprit or N_("the gradients' norm is {norm}").format(norm=norm)
     step, sentence = trainer.state.step, N_("stopped before step {step}: {culprit} (batch {batch} of seed {seed})")
-    raise TrainingStopped(
-        "{why}; the steps before it are saved in {path}; try a lower learning rate or training.clip_norm = 1.0",
-        why=sentence.format(culprit=culprit, step=step + 1, batch=step, seed=trainer.config.seed),
-        path=trainer.folder.path,
-    )
+    said = sentence.format(culprit=culprit, step=step + 1, batch=step, seed=trainer.config.seed)
+    raise _stopped(trainer, said)
 
 
 SHAPES: dict[str, Callable[[float, float], float]] = {

@@ -388,16 +388,11 @@ def load_optimizer_tensors(model: nn.Module, optimizer: Optimizers, tensors: Map
     parameters = dict(model.named_parameters())
     for key, value in tensors.items():
         name, _, quantity = key.partition("/")
-        if name not in parameters:
+        parameter = parameters.get(name)
+        if parameter is None or not optimizer.member_of(parameter).load(parameter, quantity, value):
             raise UsageError(
-                "{where}: optimizer state for {name}, which this model does not have", where=where, name=name
-            )
-        parameter = parameters[name]
-        if not optimizer.member_of(parameter).load(parameter, quantity, value):
-            raise UsageError(
-                "{where}: optimizer state {key} has shape {shape}, not {needed}",
+                "{where}: optimizer state {key} of shape {shape} does not fit this model",
                 where=where,
                 key=key,
                 shape=tuple(value.shape),
-                needed=tuple(parameter.shape),
             )

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitral.core.errors import VitralError
 from vitral.core.language import _
 from vitral.core.streams import torch_stream
 from vitral.runs.optimizers import OwnOptimizer
@@ -95,13 +94,8 @@ def adopt(own: OwnOptimizer, parameters: Sequence[nn.Parameter]) -> AdoptedOptim
     Raises:
         UsageError: it fails, moves nothing, gives numbers that are not finite, or goes on otherwise after a resume.
     """
-    try:
-        with torch.random.fork_rng(devices=[]):
-            _try(own)
-    except VitralError:
-        raise
-    except Exception as error:
-        raise own.failed(error) from error
+    with own.tried(), torch.random.fork_rng(devices=[]):
+        _try(own)
     return AdoptedOptimizer(own, parameters)
 
 

@@ -4,16 +4,19 @@ A run is a pure function of its configuration. The plan is therefore measured on
 part of the configuration, shared by resumes and by all arms of a study.
 """
 
+import math
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import takewhile
 from typing import Any
 
 import torch
 
 from vitral.core.config import merge
-from vitral.core.devices import resolve_device
+from vitral.core.devices import ordered_sums, precision, resolve_device
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, Message
 from vitral.core.machine import cores
@@ -22,9 +25,9 @@ from vitral.model import Transformer, cost, count_parameters
 from vitral.model.config import DropoutConfig
 from vitral.runs.config import RunConfig, TrainingConfig
 from vitral.training.deadline import in_minutes, steps_in
-from vitral.training.objectives import no_compiler
+from vitral.training.objectives import loss_function, no_compiler
+from vitral.training.optimizers import optimizer_of
 from vitral.training.regularisation import TABLE, most_passes, regularisation
-from vitral.training.trials import time_steps
 
 TRIAL_SHARE, TRIAL_SECONDS = 0.05, 6.0
 """Share of a time limit for timing steps, and its maximum in seconds."""
@@ -235,26 +238,16 @@ def _fitting_size(trials: _Trials, sizes: Sequence[RunConfig], allowed: float) -
         if larger in timed or not has_enough(larger, foretold) or not has_enough(larger, seconds(larger)):
             break
         place = larger
-    (config, a_step), notes = timed[place]
-    sentence = N_(
-        "plan: {layers} layers of width {width} (a step: {milliseconds:.1f} ms, {steps:,.0f} steps in the time)"
-    )
-    told = {"milliseconds": 1000 * a_step, "steps": allowed / a_step}
-    trials.notes += [*notes, sentence.format(layers=config.model.num_layers, width=config.model.d_model, **told)]
-    return config, a_step
+    found, notes = timed[place]
+    trials.notes += notes
+    return found
 
 
 def _regularised(trials: _Trials, config: RunConfig, seconds: float, allowed: float, num_tokens: int) -> Timed:
     """The configuration with the dropout for as many passes as the time allows, and its seconds per step."""
-    steps = allowed / seconds
-    times = steps * config.tokens_per_step / num_tokens
-    found = regularisation(times, config.model, num_tokens)
-    chosen = found.of(config, decays=config.training.plan == FIT)
-    if chosen == config:
-        return config, seconds
-    sentence = N_("plan: dropout {rate:g}: {steps:,.0f} steps in the time would see this text {times:.1f} times")
-    trials.notes.append(sentence.format(rate=found.rate, steps=steps, times=times))
-    return chosen, trials.time(chosen, A_TRIAL, trials=1)
+    times = allowed / seconds * config.tokens_per_step / num_tokens
+    chosen = regularisation(times, config.model, num_tokens).of(config, decays=config.training.plan == FIT)
+    return (config, seconds) if chosen == config else (chosen, trials.time(chosen, A_TRIAL, trials=1))
 
 
 @dataclass(frozen=True)
@@ -325,3 +318,89 @@ def sizes_for(config: RunConfig, num_tokens: int) -> list[RunConfig]:
         smallest,
         *takewhile(lambda one: count_parameters(one.model, 1) <= MOST_PER_TOKEN * num_tokens, larger),
     ]
+
+
+# ---------------------------------------------------------------- trials
+
+TRIALS = 4
+"""Minimum number of timed steps, after one warm-up step."""
+SMALL, FEWEST = 3e8, 64
+"""Floating-point operations of the passes of a first step, and tokens that it may have however many they are."""
+
+
+def time_steps(
+    config: RunConfig,
+    build: Callable[[RunConfig], Transformer],
+    *,
+    least: float = 0.0,
+    most: float = float("inf"),
+    trials: int = TRIALS,
+) -> float:
+    """Median seconds of a training step, timed with random tokens on a temporary model.
+
+    A small step tells how long a whole batch will take. Where that is too long, the timed steps have fewer or shorter
+    windows, and the passes of a whole step take as much longer as they have more operations.
+
+    Args:
+        config: configuration of the run, with its precision and compilation.
+        build: builds its model on its device.
+        least: minimum seconds of measuring; a timed step that would take longer is a part of one.
+        most: no further step is started after these seconds, if one has been timed after the first.
+        trials: minimum number of timed steps after the first.
+    """
+    model, training = build(config).train(), config.training
+    step, shaped = _steps(model, training), partial(_shape, config, model.vocab_size)
+    times, whole, device = list[float](), list[float](), model.token_embedding.weight.device
+    with torch.random.fork_rng([device] if device.type == "cuda" else []), ordered_sums(device):
+        *shape, work = shaped(math.inf if training.compile else SMALL)  # the compiler would compile each shape
+        step(*shape)
+        passes, _ = step(*shape)
+        *shape, timed = shaped(max(work, work * min(most, least or math.inf) / passes))
+        factor = training.accumulation * shaped(math.inf)[2] / timed
+        while len(times) <= trials or sum(times) < least:
+            if len(times) > 1 and sum(times) >= most:
+                break
+            passes, rest = step(*shape)
+            times.append(passes + rest)
+            whole.append(factor * passes + rest)
+    # An idle processor is faster in its first second, so the earlier half does not count.
+    steady = sorted(whole[1 + max(0, (len(times) - 1 - trials) // 2) :])
+    return steady[len(steady) // 2]
+
+
+def _shape(config: RunConfig, vocab_size: int, operations: float) -> tuple[int, int, int]:
+    """Windows and tokens of each of a batch whose passes have at most so many operations, and their number."""
+    rows, length = config.training.batch_size, config.model.context_length
+
+    def work() -> int:
+        model = config.model.model_copy(update={"context_length": length})
+        return 3 * rows * length * cost(model, vocab_size).forward_flops
+
+    while rows * length > FEWEST and work() > operations:
+        rows, length = (rows // 2, length) if rows > 1 else (1, length // 2)
+    return rows, length, work()
+
+
+def _steps(model: Transformer, training: TrainingConfig) -> Callable[[int, int], tuple[float, float]]:
+    """A function that makes a step on so many windows of a length, in seconds of the passes and of the optimizer."""
+    optimizer, loss_of = optimizer_of(model, training), loss_function(model, masking=None)
+    loss_of = torch.compile(loss_of) if training.compile else loss_of
+    device = model.token_embedding.weight.device
+
+    source, labels = model.config.source_length or 0, model.config.num_labels
+
+    def step(rows: int, length: int) -> tuple[float, float]:
+        generator = torch.Generator().manual_seed(0)
+        tokens = torch.randint(model.vocab_size, (rows, source + length + 1), generator=generator).to(device)
+        targets = torch.zeros(rows, dtype=torch.int64, device=device) if labels else tokens[:, source + 1 :]
+        began = time.perf_counter()
+        with precision(device, training.dtype):
+            loss = loss_of(tokens[:, :-1], targets, False)
+        loss.backward()
+        loss.item()  # waits for the accelerator
+        passed = time.perf_counter()
+        optimizer.step()
+        optimizer.zero_grad()
+        return passed - began, time.perf_counter() - passed
+
+    return step

@@ -8,16 +8,16 @@ from typing import Any
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.core.machine import cores, processor
-from vitral.core.process import only_training, too_few_cores, using_threads
+from vitral.core.process import only_training, using_threads
 from vitral.evaluation import NgramBaselines
 from vitral.runs import Checkpoint, Identity, RunFolder, SealedRun, enter
+from vitral.runs.checkpoint import understood
 from vitral.runs.config import with_free_keys
 from vitral.runs.environment import describe_environment, environment_differences
 from vitral.runs.identity import document_hash, identity_in
-from vitral.runs.loading import load_checkpoint_of, load_weights
+from vitral.runs.loading import load_weights, require_model_memory
 from vitral.runs.lock import only_writer
 from vitral.training import ranks
-from vitral.training.costs import require_training_memory
 from vitral.training.deadline import TimeFrame
 from vitral.training.events import Callback, noting, silent
 from vitral.training.optimizers import load_optimizer_tensors
@@ -138,8 +138,9 @@ def _compare_machines(sealed: SealedRun, warn: Callable[[str], object], *, stric
         UsageError: `strict`, and this machine or that of another rank differs.
     """
     threads = sealed.identity.current_threads
-    if sealed.config.training.device == "cpu" and (slower := too_few_cores(threads, cores())):
-        warn(slower)
+    if sealed.config.training.device == "cpu" and threads > cores():
+        slower = N_("recorded with more threads ({threads}) than cores here ({cores}): slower, the same bits")
+        warn(slower.format(threads=threads, cores=cores()))
     recorded = _environment(sealed)
     if recorded and (
         differences := environment_differences(recorded, describe_environment(), sealed.config.training.device)
@@ -156,16 +157,8 @@ def last_checkpoint(sealed: SealedRun, warn: Callable[[str], object]) -> Checkpo
     Raises:
         UsageError: every checkpoint is damaged, or the log differs from the checkpoint's seal.
     """
-    where = sealed.path
-    checkpoint = load_checkpoint_of(sealed, "last", with_optimizer=True, warn=warn)
-    missing = sorted({*TrainerState().plain(), "corpus", "config"} - checkpoint.state.keys())
-    if missing:
-        raise UsageError(
-            "{where}: {key} is missing in state.json of step {step}",
-            where=where,
-            key=missing[0],
-            step=checkpoint.step,
-        )
+    require_model_memory(sealed.config.model, sealed.tokenizer.vocab_size, str(sealed.path))
+    checkpoint = sealed.load(warn=warn)
     sealed.log.require(checkpoint.history["metrics"])
     return checkpoint
 
@@ -193,10 +186,9 @@ def restored(
     """
     where, identity = str(sealed.path), identity_of(sealed, checkpoint)
     config = with_free_keys(identity.current, sealed.config)
-    require_training_memory(config, sealed.tokenizer.vocab_size, where)
     dataset = replace(sealed.dataset(corpus), problems=tuple(sealed.document("corpus").get("problems", ())))
     known = sealed.ngrams() if "ngrams.json" in identity.documents else None
-    model = build_model(config, dataset.tokenizer.vocab_size)
+    model = build_model(config, dataset.tokenizer.vocab_size, where)
     baselines = None if known is None else NgramBaselines.from_plain(known)
     trainer = Trainer(config, dataset, model, RunFolder(sealed.path), callback, baselines=baselines)
     history = {} if checkpoint is None else checkpoint.history  # its hash: damage to the file is not sealed again
@@ -204,16 +196,10 @@ def restored(
     trainer.identity, trainer.environment = identity, environment
     if checkpoint is None:
         return trainer
-    if checkpoint.state["corpus"] != dataset.fingerprint:
-        raise UsageError(
-            "{where}: the text {source!r} is not the one of step {step}",
-            where=where,
-            source=config.corpus.source,
-            step=checkpoint.step,
-        )
     load_weights(model, checkpoint.model, where)
     load_optimizer_tensors(model, trainer.optimizer, checkpoint.optimizer, where)
-    remembered = {key: checkpoint.state[key] for key in TrainerState().plain()}
+    with understood(sealed.path):
+        remembered = {key: checkpoint.state[key] for key in TrainerState().plain()}
     trainer.state = TrainerState(step=checkpoint.step, **remembered)
     trainer.saved = checkpoint.step
     return trainer

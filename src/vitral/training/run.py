@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,7 @@ from vitral.core.language import N_
 from vitral.core.machine import keep_all_freed_memory
 from vitral.core.parts import changed_parts
 from vitral.core.process import launch_name, only_training, using_threads
-from vitral.data import SPLITS, Dataset, corpus_report, count_windows, prepare, prepare_recorded
-from vitral.data.batches import no_window
+from vitral.data import SPLITS, Dataset, corpus_report, prepare, prepare_recorded
 from vitral.data.tokenizers import Tokenizer, extends
 from vitral.evaluation import NgramBaselines
 from vitral.evaluation.losses import reading_of_config
@@ -102,10 +102,9 @@ def train(
         about_text = [*problems, *dataset.remarks, *dataset.notes] if config.training.watch else []
         for line in (*about_text, *resolved.decisions):
             noting(callback)(line)
-        require_training_memory(resolved.config, dataset.tokenizer.vocab_size, "config")
         config = complete(resolved.config)
         with using_threads(config.training.threads):
-            model = build_model(config, dataset.tokenizer.vocab_size)
+            model = build_model(config, dataset.tokenizer.vocab_size, "config")
             if source is not None:
                 inherit_weights(model, source)
             trainer = Trainer(config, dataset, model, RunFolder(out), callback, baselines=baselines, planner=planner)
@@ -138,8 +137,8 @@ def _judged(dataset: Dataset, config: RunConfig, splits: Sequence[str]) -> Datas
     reading = reading_of_config(config.model)
     for name in splits:
         split = dataset.splits[name]
-        if not count_windows(split, reading).any():
-            raise UsageError(no_window(split, reading))
+        if not reading.counts(split).any():
+            raise UsageError(reading.refusal(split))
     if dataset.answers is not None:
         lost = sum(int((~reading.fits(split)).sum()) for split in dataset.splits.values())
         note = N_("Records that are longer than the model reads, and left out: {number:,}.").format(number=lost)
@@ -237,9 +236,8 @@ def follow(corpus: str | None = None) -> RunFolder:
         torch.set_num_threads(about["threads"])
         require_same_parts(config, str(where))
         tokenizer = Tokenizer(about["tokenizer"])
-        require_training_memory(config, tokenizer.vocab_size, str(where))
         dataset = prepare_recorded(config.corpus, about["corpus"], tokenizer=tokenizer, run_folder=where, corpus=corpus)
-        model = build_model(config, tokenizer.vocab_size)
+        model = build_model(config, tokenizer.vocab_size, str(where))
         state, folder = TrainerState(**about["state"]), ranks.SilentFolder(where)
         trainer = Trainer(config, dataset, model, folder, silent, state, request=request)
         ranks.require_same(N_("the text"), dataset.fingerprint)
@@ -264,15 +262,9 @@ def resolved_plan(config: RunConfig, dataset: Dataset, frame: TimeFrame | None) 
     tokens = {name: len(split.tokens) for name, split in dataset.splits.items()}
     if dataset.answers is not None:  # a step is whole records, filled up to the context
         tokens = {name: len(split.segments) * config.model.context_length for name, split in dataset.splits.items()}
-    vocab_size = dataset.tokenizer.vocab_size
-
-    def build(config: RunConfig) -> Transformer:
-        require_training_memory(config, vocab_size, "config")
-        return build_model(config, vocab_size)
-
     return resolve_plan(
         config,
-        build,
+        partial(build_model, vocab_size=dataset.tokenizer.vocab_size, where="config"),
         tokens["train"],
         [tokens[name] for name in SPLITS[1:]],
         seconds_left=None if minutes is None or frame is None else TimeLimit(minutes, frame).left(),
@@ -288,12 +280,20 @@ def keep(trainer: Trainer, frame: TimeFrame, minutes: float | None, spent: float
         trainer.planner = trainer.planner or Deadline(trainer, limit)
 
 
-def build_model(config: RunConfig, vocab_size: int) -> Transformer:
+def build_model(config: RunConfig, vocab_size: int, where: str | None = None) -> Transformer:
     """The model of a run with its initial weights, on the run's device and in its precision.
 
+    Args:
+        config: of the run.
+        vocab_size: number of tokens in the vocabulary.
+        where: the file or option that asks for its training, whose memory is asked for first; None: it is not.
+
     Raises:
-        UsageError: the device does not exist, or its results differ from the CPU's.
+        UsageError: training needs more memory than there is; the device does not exist, or its results differ from the
+            CPU's.
     """
+    if where is not None:
+        require_training_memory(config, vocab_size, where)
     device = resolve_device(config.training.device)
     model = Transformer(config.model, vocab_size, seed=config.seed)
     if device.type == "cpu":

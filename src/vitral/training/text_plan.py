@@ -108,10 +108,10 @@ class TextPlan:
         told = (KIND_NAMES[choice.key].format(value=choice.word, reason=choice.reason) for choice in self.choices)
         return (*self.worth, *told)
 
-    @property
-    def brief(self) -> str:
-        """All choices in one line, without reasons."""
-        return BRIEF.format(**{choice.key.split(".")[1]: choice.word for choice in self.choices})
+    def brief(self, *, has_dropout: bool) -> str:
+        """All choices in one line, without reasons; without the dropout where it is chosen again by measured speed."""
+        sentence = BRIEF if has_dropout else BRIEFER
+        return sentence.format(**{choice.key.split(".")[1]: choice.word for choice in self.choices})
 
     def plain(self) -> list[dict[str, Any]]:
         """The choices as plain data."""
@@ -130,6 +130,9 @@ KIND_NAMES = {
 BRIEF = N_(
     "plan: tokenizer {tokenizer}, split {split}, context {context_length}, batch {batch_size}, dropout {dropout} "
     "(vitral corpus says why)"
+)
+BRIEFER = N_(
+    "plan: tokenizer {tokenizer}, split {split}, context {context_length}, batch {batch_size} (vitral corpus says why)"
 )
 
 LONGEST_RECORD = 512

@@ -33,9 +33,9 @@ ANCHOR_EVERY = 1000
 """Steps between anchors of the batch chain: checking the chain redraws at most this many steps' batches."""
 
 
-Planner = Callable[[int, float], Mapping[str, Any] | None]
-"""A function of completed steps and seconds in this session; returns changes of the configuration from the next step
-on, fields of `vitral.runs.identity.Decision`, or None."""
+Planner = Callable[[int], Mapping[str, Any] | None]
+"""A function of completed steps; returns changes of the configuration from the next step on, fields of
+`vitral.runs.identity.Decision`, or None."""
 
 
 @dataclass

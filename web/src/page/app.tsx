@@ -3,6 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { told } from "./edits";
 import { isDark, listed } from "./keys";
+import { EMPTY } from "./marks/colour";
 import { useMeasured } from "./marks/drawn";
 import { goTo } from "./numbers/opened";
 import { Boundary } from "./panes/Boundary";
@@ -10,6 +11,7 @@ import { Choice } from "./panes/Choice";
 import { Colophon, Worth } from "./panes/Colophon";
 import { Film, Framed } from "./panes/Film";
 import { Write } from "./panes/Continuation";
+import { Gaps, Labels } from "./panes/Gaps";
 import { Group } from "./panes/Group";
 import { Heads } from "./panes/Heads";
 import { Keys } from "./panes/Keys";
@@ -26,14 +28,17 @@ import { Worked } from "./panes/Worked";
 import { narrow, width } from "./panes/layout";
 import { readText } from "./panes/pieces";
 import { edits, fault, figure, guessing, isZero, language, origin, shown, theme, tour } from "./state";
+import { GAP } from "./tokens";
 import { asking } from "./tour";
 import { LANGUAGES, N, Sentence as Written, number, plural, t } from "./words";
 
 /** Letters of the sentence that the heading shows. */
 const MOST_ASKED = 60;
 /** The headings along the page. */
+/** Those that only a model that continues a text has. */
+const NEXT = ["sweep", "choice", "going-on", "film"];
 const ALONG: [string, Written][] = [
-  ["alignment", N("source")], ["readers", N("two readers")],
+  ["gaps", N("gaps")], ["labels", N("labels")], ["alignment", N("source")], ["readers", N("two readers")],
   ["overview", N("overview")], ["heads", N("heads")], ["worked", N("attention in steps")], ["numbers", N("one number")], ["stream", N("stream")], ["sweep", N("sweep")], ["choice", N("next token")], ["going-on", N("text")], ["film", N("film")], ["about", N("about")],
 ];
 
@@ -44,7 +49,7 @@ export function App({ children }: { children?: ComponentChildren }) {
   const alone = figure.value !== "";
   const titled = !alone || figure.value === about.openings?.[0]?.figure;
   const isDrawn = shown.value !== null && width.value > 0;
-  const asked = shown.value ? readText.value : "";
+  const asked = shown.value ? [...(about.task ? readText.value.replaceAll(GAP, EMPTY) : readText.value)] : [];
   return (
     <div class={["page", alone && "alone", narrow.value && "narrow", guessing.value && "guessing", !alone && tour.value && "touring", !alone && asking.value === "token guessed" && "asking"].filter(Boolean).join(" ")} ref={page}>
       {titled && <header>
@@ -64,7 +69,9 @@ export function App({ children }: { children?: ComponentChildren }) {
           </button>
         </Group>
         <h1>
-          {about.source && shown.value ? <>{t("What does it answer to")} <em>“{shown.value.from.decode(shown.value.from.given!)}”</em>?</> : asked ? <>{t("What comes after")} <em>“{[...asked].length > MOST_ASKED && "… "}{[...asked].slice(-MOST_ASKED).join("")}”</em>?</> : t("What comes next?")}
+          {about.source && shown.value ? <>{t("What does it answer to")} <em>“{shown.value.from.decode(shown.value.from.given!)}”</em>?</>
+            : asked.length ? <>{t(about.labels ? "Which label fits" : !about.task ? "What comes after" : asked.includes(EMPTY) ? "What fills the gap in" : "What could be hidden in")} <em>“{asked.length > MOST_ASKED && "… "}{asked.slice(-MOST_ASKED).join("")}”</em>?</>
+            : t(about.task ? "What does it say?" : "What comes next?")}
         </h1>
       </header>}
       {children}
@@ -78,7 +85,7 @@ export function App({ children }: { children?: ComponentChildren }) {
         {isDrawn && !alone && (
           <nav class="along" aria-label={t("Along the page")}>
             <Group label={t("Along the page")}>
-              {ALONG.filter(([id]) => (id !== "film" || about.film) && (id !== "alignment" || about.source) && (id !== "worked" || about.contributions.some((part) => part.endsWith(".attn.out"))) && (id !== "readers" || areTwo())).map(([id, name]) => <button onClick={() => goTo(id)}>{t(name)}</button>)}
+              {ALONG.filter(([id]) => (id !== "gaps" || about.fills) && (id !== "labels" || about.labels) && (id !== "stream" || !about.labels) && (!about.task || !NEXT.includes(id)) && (id !== "film" || about.film) && (id !== "alignment" || about.source) && (id !== "worked" || about.contributions.some((part) => part.endsWith(".attn.out"))) && (id !== "readers" || areTwo())).map(([id, name]) => <button onClick={() => goTo(id)}>{t(name)}</button>)}
             </Group>
           </nav>
         )}
@@ -89,6 +96,8 @@ export function App({ children }: { children?: ComponentChildren }) {
       {fault.value && <p role="alert">{t("The numbers could not be computed: {reason}", { reason: fault.value })}</p>}
       {isDrawn && (
         <Boundary of={shown.value} key={about.run}>
+          <Labels />
+          <Gaps />
           <Surprise />
           <Source />
           <Readers />
@@ -96,9 +105,9 @@ export function App({ children }: { children?: ComponentChildren }) {
           <Heads />
           <Worked />
           <Numbers />
-          <Stream />
-          <Sweep />
-          <Choice />
+          {!about.labels && <Stream />}
+          {!about.task && <Sweep />}
+          {!about.task && <Choice />}
           <Film />
         </Boundary>
       )}

@@ -7,6 +7,7 @@ import { swept } from "./compute/swept";
 import { Drawn, generated } from "./decoding/generation";
 import { bytesOf, sha256 } from "./bytes";
 import { Others, editing } from "./edits";
+import { EMPTY } from "./marks/colour";
 import type { Anatomy } from "./numbers/opening";
 import { readOff, surprise } from "./compute/readings";
 import { frameOf } from "./film";
@@ -47,6 +48,8 @@ interface Graphs {
   lens: ModelGraph;
   /** Null where the model keeps nothing of earlier tokens. */
   step: StepGraph | null;
+  /** Of a mixed model: the one that fills gaps, whose positions see each other. */
+  both?: ModelGraph | null;
   constants: Stored[];
 }
 
@@ -56,6 +59,8 @@ interface Check {
   source?: number[];
   /** So many positions at the end have been kept; 0: all of them. */
   last: number;
+  /** Whether a mixed model has read it as a sentence with gaps. */
+  gaps?: boolean;
   values: { name: string; shape: number[]; start: number }[];
 }
 
@@ -116,7 +121,8 @@ function parsed<Kind>(parts: Parts, part: string): Kind {
 function aboutOf(parts: Parts, which: string): About {
   const first = parsed<About>(parts, "about");
   const own = which ? { ...first, ...parsed<Partial<About>>(parts, `about${which}`) } : first;
-  return Object.fromEntries(Object.entries(own).filter(([, value]) => value !== null)) as unknown as About;
+  const about = Object.fromEntries(Object.entries(own).filter(([, value]) => value !== null)) as unknown as About;
+  return about.fills ? { ...about, tokens: about.tokens.map((token, id) => (id === about.fills!.mask ? EMPTY : token)) } : about;
 }
 
 function stored(bytes: Uint8Array<ArrayBuffer>, each: Stored): Tensor {
@@ -150,6 +156,8 @@ export class Carried implements Source {
   private film?: Film;
   private checked?: Check;
   private readonly made = new Map<number, Carried>();
+  /** A mixed model as it continues a text, and as it fills gaps. */
+  private readonly ways: Carried[] = [];
 
   private constructor(
     readonly about: About,
@@ -163,14 +171,21 @@ export class Carried implements Source {
     this.lens = new Program(graphs.lens, weights);
     this.steps = this.growing();
     this.given = about.source && tokens.encode(about.sources![0]).ids;
+    this.ways[0] = this;
   }
 
   private growing(): Steps {
     return new Steps(this.model, this.graphs.step, this.weights, this.about.context, (edits) => this.others(edits), this.given);
   }
 
-  /** Beside another source: all but what was computed of sentences is the same. */
-  reads(given: readonly number[]): Carried {
+  /** Beside another source, or with gaps: all but what was computed of sentences is the same. */
+  reads(given: readonly number[] | undefined, gaps: boolean): Carried {
+    const { both } = this.graphs;
+    if (both) {
+      // The kinds of heads, and the tables of n-grams, are of a sentence that goes on.
+      const other = () => ({ about: { ...this.about, task: "gaps", kinds: undefined, counts: undefined }, model: new Program(both, this.weights), patches: undefined });
+      return (this.ways[+gaps] ??= Object.assign(Object.create(Carried.prototype), this, other()));
+    }
     if (!this.given || String(given) === String(this.given)) return this;
     const made: Carried = Object.assign(Object.create(Carried.prototype), this, { given, patches: undefined });
     made.steps = made.growing();
@@ -199,9 +214,10 @@ export class Carried implements Source {
 
   /** Nothing of a frame can be had before its logits have been compared. */
   async at(step: number | null): Promise<Carried> {
-    const { about, graphs, film, checked, made, weights: own, tokens } = this.trained ?? this;
+    const [root] = (this.trained ?? this).ways;
+    const { about, graphs, film, checked, made, weights: own, tokens } = root;
     const given = film?.frames.find((each) => each.step === step);
-    if (step === null || !given) return this.trained ?? this;
+    if (step === null || !given) return root;
     const known = made.get(step);
     if (known) return known;
     const [numbers, weights] = [halves(bytesOf(given.weights)), { ...own }];
@@ -210,17 +226,17 @@ export class Carried implements Source {
       const { shape } = own[name];
       weights[name] = { shape, data: numbers.subarray(start, (start += size(shape))) };
     }
-    const frame = new Carried(frameOf(about, step), graphs, weights, tokens, this.trained ?? this);
-    const { ids, source = [] } = checked!;
+    const frame = new Carried(frameOf(about, step), graphs, weights, tokens, root);
+    const { ids, source } = checked!;
     const logits = atPosition("logits", ids.length - 1);
-    if (difference(frame.reads(source).computed(ids, [logits], [])[logits].data, given.logits) !== null) throw new Error(t("The frame of step {step} computes other numbers than PyTorch.", { step }));
+    if (difference(frame.reads(source, false).computed(ids, [logits], [])[logits].data, given.logits) !== null) throw new Error(t("The frame of step {step} computes other numbers than PyTorch.", { step }));
     made.set(step, frame);
     for (const first of made.keys()) if (made.size > Math.max(2, MOST_MADE / numbers.length)) made.delete(first);
     return frame;
   }
 
-  private compare({ text, ids, source = [], last, values }: Check, truth: Uint8Array<ArrayBuffer>): void {
-    const made = this.reads(source).computed(ids, values.map(({ name }) => name), []);
+  private compare({ text, ids, source, last, gaps = false, values }: Check, truth: Uint8Array<ArrayBuffer>): void {
+    const made = this.reads(source, gaps).computed(ids, values.map(({ name }) => name), []);
     for (const { name, shape, start } of values) {
       const expected = new Float32Array(truth.buffer, start, size(shape));
       const all = made[name]?.data ?? new Float32Array();

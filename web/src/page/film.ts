@@ -60,7 +60,7 @@ async function readAll({ from, ids, edits }: Shown, of: string): Promise<void> {
     await pause();
     if (begun !== of) return;
     // A frame that fails says why when it is chosen.
-    const values = await from.at!(frameAt(from.about, step)).then((one) => (one.reads?.(from.given ?? []) ?? one).trace(ids, [`${READ}logits`, RATED], edits)).catch(() => null);
+    const values = await from.at!(frameAt(from.about, step)).then((one) => (one.reads?.(from.given, false) ?? one).trace(ids, [`${READ}logits`, RATED], edits)).catch(() => null);
     if (values && begun === of) readings.value = { of, found: { ...readings.peek().found, [step]: values } };
   }
 }

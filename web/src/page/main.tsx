@@ -12,6 +12,7 @@ import { sheet } from "./numbers/opened";
 import { Remote, Sheet, leads, openable } from "./numbers/opening";
 import { digitsOf, equation, leaves, textOf } from "./numbers/telling";
 import { Connection, Opening, complete, connect, renew } from "./panes/Connection";
+import { fillings } from "./panes/Gaps";
 import { Refusing } from "./panes/Refusing";
 import { kept, tensorsOf, tokenIn } from "./served";
 import type { Source } from "./source";
@@ -21,7 +22,7 @@ import { beside, frame, read, relation, run, source, written } from "./state";
 import { tokenizerOf } from "./tokens";
 
 give({
-  ...{ Carried, Ngrams, Remote, Sheet, batch, computed, difference, digitsOf, effect, equation, frame, inner, leads, leaves, openable },
+  ...{ Carried, Ngrams, Remote, Sheet, batch, computed, difference, digitsOf, effect, equation, fillings, frame, inner, leads, leaves, openable },
   ...{ ownSha256, scenes, sheet, signal, tensorsOf, textOf, tokenizerOf, worth },
 });
 

@@ -160,7 +160,7 @@ export class Served implements Source {
     this.given = about.source && this.tokens.encode(about.sources![0]).ids;
   }
 
-  reads(given: readonly number[]): Served {
+  reads(given?: readonly number[]): Served {
     if (!this.given || String(given) === String(this.given)) return this;
     return Object.assign(Object.create(Served.prototype), this, { given });
   }

@@ -70,6 +70,12 @@ export interface About {
   names: string[];
   /** Of an encoder-decoder: its encoder, whose named values these are, and the tokens that open and close what it writes. */
   source?: { names: string[]; context: number; layers: number; opens: number | null; closes: number | null };
+  /** What the model does with a sentence, where it does not continue it. */
+  task?: "gaps" | "labels";
+  /** Of a model that fills gaps: how it reads them. A mixed one has the task while the sentence has a gap. */
+  fills?: Fills;
+  /** The names of the labels that the model gives a text. */
+  labels?: string[];
   /** What the encoder reads beside each passage. */
   sources?: string[];
   /** Of the stream after the embedding and after every half-layer. */
@@ -114,6 +120,27 @@ export interface About {
   vitral: string;
 }
 
+/** How a model reads a sentence with gaps. */
+export interface Fills {
+  /** The token that stands for a gap. */
+  mask: number;
+  /** The tokens around every text. */
+  before: number[];
+  after: number[];
+  /** How many positions before its own a hidden token is predicted. */
+  ahead: number;
+}
+
+/** The tokens around the text, where the model fills gaps. */
+export const around = ({ task, fills }: About) => (task === "gaps" ? fills! : { before: [], after: [] });
+/** How many places after its own the token is that a position predicts. */
+export const offset = ({ task, fills }: About): number => (task === "gaps" ? fills!.ahead : 1);
+/** Whether every token sees all others, those after it too. */
+export const seesAll = ({ task, fills, model }: About): boolean =>
+  (task === "gaps" && fills!.ahead > 0) || (model.attention as { mask?: { name?: string } } | undefined)?.mask?.name === "bidirectional";
+/** What the model can say, by its number: tokens, or labels. */
+export const outputs = ({ labels, tokens }: About): string[] => labels ?? tokens;
+
 /** How the first of two runs differs from the second; `vitral.page.content.relation` writes it. */
 export interface Relation {
   run: string;
@@ -140,8 +167,8 @@ export interface Source {
   readonly about: About;
   /** Of an encoder-decoder: the tokens that its encoder reads beside every sentence. */
   readonly given?: readonly number[];
-  /** The same model beside another source; itself where it is the same one. */
-  reads?(given: readonly number[]): Source;
+  /** The same model beside another source, or a mixed one as it reads a sentence with gaps or without; itself where it is the same one. */
+  reads?(given: readonly number[] | undefined, gaps: boolean): Source;
   /** Of a frame of the film: the run with its own weights. */
   readonly trained?: Source;
   /**

@@ -7,7 +7,8 @@ import { MOST_SEED } from "./decoding/draw";
 import type { Sampling } from "./decoding/filters";
 import { existing, readEdits } from "./edits";
 import type { Spot } from "./numbers/opening";
-import { About, Edit, Relation, Source, Values, knows } from "./source";
+import { About, Edit, RATED, Relation, Source, Tensor, Values, around, atPosition, knows, offset } from "./source";
+import { ratingOf } from "./compute/readings";
 import { isLarge, isPooled, later, rating, wanted } from "./wanted";
 
 export const STEPS = ["scores", "scaled", "masked", "weights"] as const;
@@ -15,6 +16,8 @@ export type Step = (typeof STEPS)[number];
 export type Theme = "auto" | "light" | "dark";
 
 export const text = signal("");
+/** The tokens of the text that the model does not see, by their places; of a model that fills gaps. */
+export const hidden = signal<readonly number[]>([]);
 /** What the encoder reads, of a model that has one. */
 export const given = signal("");
 /** The head whose map of the source is shown, BLOCK.HEAD; empty is the mean of all. */
@@ -124,19 +127,22 @@ export const relation = signal<Relation | null>(null);
 export const second = computed(() => {
   const next = beside.value ?? source.value?.trained ?? null;
   const [one, two] = [source.value?.about, next?.about];
-  const isSame = one && two && one.name !== two.name && (["tokenizer", "tokens", "specials", "sources"] as const).every((key) => JSON.stringify(one[key]) === JSON.stringify(two[key]));
-  return isSame ? (next!.reads?.(source.value!.given ?? []) ?? next) : null;
+  const isSame = one && two && one.name !== two.name && !one.task && !two.task && (["tokenizer", "specials", "sources"] as const).every((key) => JSON.stringify(one[key]) === JSON.stringify(two[key]));
+  return isSame ? (next!.reads?.(source.value!.given, false) ?? next) : null;
 });
 
-/** Every source that an encoder-decoder is asked with is read beside the sentence. */
+/** Every source that an encoder-decoder is asked with is read beside the sentence; a mixed model fills gaps where there are some. */
 effect(() => {
   const from = source.value;
-  if (from?.about.source) source.value = from.reads!(from.encode(given.value, true).ids.slice(0, from.about.source.context));
+  const about = from?.about;
+  if (about?.source || about?.fills) source.value = from!.reads!(about.source && from!.encode(given.value, true).ids.slice(0, about.source.context), hasGap.value);
 });
 export interface Shown {
   /** The run that the values are of. */
   from: Source;
   ids: number[];
+  /** The tokens before some were hidden. */
+  truth: readonly number[];
   /** Tokens before these, which do not fit into the context. */
   cropped: number;
   /** The values of the sentence, and those without the edits. */
@@ -166,23 +172,75 @@ export const encoded = computed(() => {
   if (isHeld(from)) return { ids: held.value!, unseen: [] };
   return from?.encode(text.value) ?? { ids: [], unseen: [] };
 });
-/** The tokens that fit into the context: the last ones. */
+/** Whether the sentence has a gap that the run can fill. */
+const hasGap = computed(() => {
+  const [fills, { ids }] = [source.value?.about.fills, encoded.value];
+  return fills !== undefined && ids.some((id, place) => id === fills.mask || hidden.value.includes(place));
+});
+/** The tokens that fit into the context, the last ones, between those that the model puts around a text. */
+const framed = computed(() => {
+  const [about, all] = [source.value?.about, encoded.value.ids];
+  const { before, after } = about ? around(about) : { before: [], after: [] };
+  const most = Math.min(about?.context ?? 0, second.value?.about.context ?? Infinity) - before.length - after.length;
+  const left = Math.max(0, all.length - most);
+  const truth = all.length ? [...before, ...all.slice(left), ...after] : [];
+  return { left, before: before.length, end: truth.length - after.length, truth };
+});
+/** The tokens that the model reads. */
 export const ids = computed(() => {
-  const most = Math.min(source.value?.about.context ?? 0, second.value?.about.context ?? Infinity);
-  return encoded.value.ids.slice(-most);
+  const [{ left, before, truth }, about] = [framed.value, source.value?.about];
+  return about?.task === "gaps" ? truth.map((id, at) => (hidden.value.includes(at - before + left) ? about.fills!.mask : id)) : truth;
 });
 /** Tokens that do not fit. */
-export const cropped = computed(() => encoded.value.ids.length - ids.value.length);
+export const cropped = computed(() => framed.value.left);
 /** The place of the chosen token, of those that are shown. */
-export const position = computed(() => shown.value?.at ?? within(shown.value?.ids.length ?? 0));
+export const position = computed(() => shown.value?.at ?? within(origin.value, shown.value?.ids ?? []));
 
-/** The place of the chosen token among so many. */
-const within = (count: number): number => (chosen.value < 0 || chosen.value > count - 1 ? count - 1 : chosen.value);
+/** The places of the gaps. */
+export const gapsIn = ({ task, fills }: About, ids: readonly number[]): number[] => (task === "gaps" ? ids.flatMap((id, place) => (id === fills!.mask ? [place] : [])) : []);
+
+/** The place of the chosen token; where nobody has chosen, where the first gap is predicted, else the last. */
+function within(from: Source | null, ids: readonly number[]): number {
+  if (chosen.value >= 0 && chosen.value < ids.length) return chosen.value;
+  const [gap] = from ? gapsIn(from.about, ids) : [];
+  return gap === undefined ? ids.length - 1 : Math.max(0, gap - offset(from!.about));
+}
+
+/** Whether the token at a place is one of the text. */
+export const inText = (place: number): boolean => place >= framed.value.before && place < framed.value.end;
+const placeInText = (place: number): number => place - framed.value.before + framed.value.left;
+
+/** Hides a token of the sentence that is shown, or shows it again. */
+export function hide(place: number): void {
+  const [at, mask] = [placeInText(place), source.value?.about.fills?.mask];
+  if (mask === undefined || !inText(place) || encoded.value.ids[at] === mask) return;
+  chosen.value = -1;
+  hidden.value = hidden.value.includes(at) ? hidden.value.filter((each) => each !== at) : [...hidden.value, at];
+}
+
+/** Puts a token in the place of a gap. */
+export function fillIn(place: number, id: number): void {
+  const at = placeInText(place);
+  batch(() => {
+    held.value = encoded.value.ids.map((each, where) => (where === at ? id : each));
+    text.value = source.value!.decode(held.value);
+    hidden.value = hidden.value.filter((each) => each !== at);
+  });
+}
+
+/** Takes over what is typed: what is hidden before the first change stays so. */
+export function type(typed: string): void {
+  const old = encoded.value.ids;
+  batch(() => {
+    [text.value, chosen.value] = [typed, -1];
+    hidden.value = hidden.value.filter((place) => old.slice(0, place + 1).every((id, at) => id === encoded.value.ids[at]));
+  });
+}
 
 /** The place that is asked for, where values are asked for of one token alone. */
 const place = computed(() => {
   const about = source.value?.about;
-  return about && isLarge(about, ids.value.length) ? within(ids.value.length) : null;
+  return about && isLarge(about, ids.value.length) ? within(source.value, ids.value) : null;
 });
 
 /** The names whose values the page shows. */
@@ -199,10 +257,10 @@ const LEISURE = 800;
 /** Computes the values anew; an answer that has been overtaken is dropped. */
 export async function refresh(): Promise<void> {
   const from = source.value;
-  const [sentence, wanted, at, left, reader] = [ids.value, names.value, place.value, cropped.value, second.value];
+  const [sentence, truth, wanted, at, left, reader] = [ids.value, framed.value.truth, names.value, place.value, cropped.value, second.value];
   // A number that was set at a position counts while the sentence is so long.
   const changes = edits.value.some((each) => each.columns) ? edits.value.flatMap((each) => (each.columns ? existing([each], sentence.length) : [each])) : edits.value;
-  const ratings = reader && rating(reader.about, sentence.length, within(sentence.length));
+  const ratings = reader && rating(reader.about, sentence.length, within(from, sentence));
   const ask = ++asked;
   if (!from || !sentence.length || from.given?.length === 0) {
     batch(() => ((shown.value = null), (fault.value = encoded.value.fault ?? "")));
@@ -217,7 +275,7 @@ export async function refresh(): Promise<void> {
     const theirs = (await rated) ?? null;
     if (ask !== asked) return;
     const next = reader && theirs && { from: reader, values: theirs };
-    batch(() => ((shown.value = { from, ids: sentence, cropped: left, values, compared, edits: changes, at, face, beside: next }), (fault.value = trouble)));
+    batch(() => ((shown.value = { from, ids: sentence, truth, cropped: left, values, compared, edits: changes, at, face, beside: next }), (fault.value = trouble)));
     await pause(LEISURE);
     const more = later(from.about, sentence.length);
     const [whole, before] = [await gathered(from, ask, more, changes), changes.length ? await gathered(from, ask, more, []) : {}];
@@ -235,13 +293,13 @@ const told = (error: unknown): string => (error instanceof Error ? error.message
 const MOST_FACE = 24;
 let faces: { of: string; values: Promise<Values> } | null = null;
 
-/** The same for one checkpoint, whatever is shown of it. */
+/** The same for one checkpoint, whatever is shown of it, beside whatever source. */
 function faceOf(from: Source): Promise<Values> {
   const { name, step, context, vocabulary, stream } = from.about;
   const of = JSON.stringify([name, step]);
   if (faces?.of !== of) {
     const count = Math.min(context, vocabulary, MOST_FACE);
-    const values = from.trace(Array.from({ length: count }, (_, place) => Math.floor((place * vocabulary) / count)), stream, []);
+    const values = (from.reads?.([0], false) ?? from).trace(Array.from({ length: count }, (_, place) => Math.floor((place * vocabulary) / count)), stream, []);
     const own = (faces = { of, values });
     values.catch(() => faces === own && (faces = null));
   }
@@ -256,21 +314,35 @@ async function gathered(from: Source, ask: number, more: readonly string[], chan
   for (const name of more) {
     await pause();
     if (ask !== asked) return found;
-    Object.assign(found, await from.trace(shown.value!.ids, [name], changes));
+    Object.assign(found, name === RATED ? { [name]: await hiding(shown.value!, ask, changes) } : await from.trace(shown.value!.ids, [name], changes));
   }
   return found;
+}
+
+/** How a model that fills gaps rates each token, hidden in its turn; NaN where nobody knows it. */
+async function hiding({ from, ids, truth }: Shown, ask: number, changes: readonly Edit[]): Promise<Tensor> {
+  const { mask, before, after, ahead } = from.about.fills!;
+  const data = new Float64Array(2 * ids.length).fill(NaN);
+  for (let at = before.length; at < ids.length - after.length && ask === asked; at++) {
+    if (truth[at] === mask) continue;
+    const name = atPosition("logits", at - ahead);
+    data.set(ratingOf((await from.trace(ids.map((id, place) => (place === at ? mask : id)), [name], changes))[name].data, truth[at]), 2 * at);
+    await pause();
+  }
+  return { shape: [1, ids.length, 2], data };
 }
 
 /** Cells on the way to the one that is open, in an address. */
 const MOST_OPENED = 64;
 const MOST = 1e6;
 const DONE = "done";
-const DEFAULTS = { cross: "", d: "", terms: String(FEW), few: String(FEW), long: "0", more: String(AT_ONCE), beam: `${BEAMS}.0`, rather: "-1.-1", a: "", n: "0", v: "-1", p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", i: "", l: "", c: "auto", f: "", o: "", y: "", z: "", g: "", w: "1", j: "-1", number: "-1" };
+const DEFAULTS = { hide: "", cross: "", d: "", terms: String(FEW), few: String(FEW), long: "0", more: String(AT_ONCE), beam: `${BEAMS}.0`, rather: "-1.-1", a: "", n: "0", v: "-1", p: "-1", b: "0", h: "0", s: "weights", t: "1", k: "", q: "", m: "", r: "1", u: "", e: "[]", i: "", l: "", c: "auto", f: "", o: "", y: "", z: "", g: "", w: "1", j: "-1", number: "-1" };
 
 /** The fragment of the address. */
 export function written(): string {
   const now: Record<string, string> = {
     text: text.value,
+    hide: hidden.value.join("."),
     ...(source.value?.about.source ? { source: given.value, cross: crossed.value } : {}),
     a: String(frame.value ?? ""),
     n: String(run.value),
@@ -330,6 +402,14 @@ function numbers(told: string | null, least = 0): number[] {
 /** The text without lone surrogates, which no address can hold. */
 export const wellFormed = (given: string): string => given.replace(/\p{Surrogate}/gu, "\ufffd");
 
+/** What a page of a model that only fills gaps hides of a passage: the first token from its middle on that is no space. */
+export function hiddenIn(passage: string): number[] {
+  const from = source.value;
+  if (from?.about.fills?.ahead !== 0) return [];
+  const { ids } = from.encode(passage);
+  return [ids.findIndex((id, place) => 2 * place >= ids.length && from.decode([id]).trim())].filter((at) => at >= 0);
+}
+
 /** Takes over what a fragment says; where it says nothing, or something wrong, all is as on a page that opens. */
 export function read(fragment: string): void {
   const found = new URLSearchParams(fragment.replace(/^#/, "").replace(/\+/g, "%2B"));
@@ -341,6 +421,7 @@ export function read(fragment: string): void {
   batch(() => {
     const opening = found.has("text") ? undefined : about?.openings?.[0];
     text.value = found.get("text") ?? about?.passages[0] ?? "";
+    hidden.value = found.has("text") ? numbers(found.get("hide")) : opening ? hiddenIn(text.value) : [];
     given.value = found.get("source") ?? about?.sources?.[0] ?? "";
     crossed.value = /^\d+\.\d+$/.test(found.get("cross") ?? "") ? found.get("cross")! : "";
     run.value = whole("n", 0, MOST, 0);

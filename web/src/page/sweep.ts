@@ -38,7 +38,7 @@ effect(() => {
 /** What is asked: nothing where there is no sweep, or where the sentences are not equally long. */
 const question = computed(() => {
   const [from, now, chosen, byHead] = [sweepFrom.value, shown.value, sweepPair.value, sweepHeads.value];
-  if (from === null || !now) return null;
+  if (from === null || !now || now.from.about.task) return null;
   const { ids, from: of } = now;
   const { name, step, vocabulary } = of.about;
   const pair = chosen?.every((id) => id < vocabulary) ? chosen : null;

@@ -43,15 +43,18 @@ export type TokenizerData = Common &
 /** Ids of a piece of text without special tokens. */
 type Encoder = (text: string, into: Encoded) => void;
 
+/** Stands for a gap in a text, as in `vitral fill`. */
+export const GAP = "[MASK]";
+
 /** The tokenizer that the page carries; `ask` encodes where only a server can. */
-export function tokenizerOf(about: Pick<About, "tokenizer">, ask?: (text: string) => Encoded): Tokens {
-  const data = about.tokenizer as unknown as TokenizerData;
-  return { encode: data.kind === "asked" ? ask! : encoding(data), decode: decoding(data) };
+export function tokenizerOf({ tokenizer, fills }: Pick<About, "tokenizer" | "fills">, ask?: (text: string) => Encoded): Tokens {
+  const data = tokenizer as unknown as TokenizerData;
+  return { encode: data.kind === "asked" ? ask! : encoding(data, fills?.mask), decode: decoding(data, fills?.mask) };
 }
 
-function decoding({ texts, spaced }: Common): (ids: readonly number[]) => string {
+function decoding({ texts, spaced }: Common, gap?: number): (ids: readonly number[]) => string {
   return (ids) => {
-    const pieces = ids.map((id) => texts[id] ?? "");
+    const pieces = ids.map((id) => (id === gap ? GAP : texts[id] ?? ""));
     const text = pieces.every((piece) => typeof piece === "string")
       ? pieces.join("")
       : FROM_UTF8.decode(Uint8Array.from(pieces.flatMap((piece) => (typeof piece === "string" ? [...UTF8.encode(piece)] : piece))));
@@ -61,15 +64,18 @@ function decoding({ texts, spaced }: Common): (ids: readonly number[]) => string
 
 type Computed = Exclude<TokenizerData, { kind: "asked" }>;
 
-function encoding(data: Computed): (text: string) => Encoded {
+function encoding(data: Computed, gap?: number): (text: string) => Encoded {
   const between = encoder(data);
   const [first = [], second = []] = data.special ?? [];
   const forms = data.normal ?? [];
   const inner = around(second, between);
   const outer = around(first, (text, into) => inner(forms.reduce((told, form) => told.normalize(form), text), into));
+  // One space before a gap belongs to it where tokens begin with the space before them.
+  const gaps: Special = gap === undefined ? [] : (data.kind === "pairs" ? [GAP, ` ${GAP}`] : [GAP]).map((written) => [written, gap]);
+  const whole = around(gaps, outer);
   return (text) => {
     const into: Encoded = { ids: [], unseen: [] };
-    outer(text, into);
+    whole(text, into);
     return into;
   };
 }

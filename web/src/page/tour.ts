@@ -53,6 +53,7 @@ const ACTS: Record<string, (now: URLSearchParams, edits: readonly Edit[]) => boo
 
 /** Whether the model at hand can do what a stop waits for. */
 export function isPossible({ wait }: Stop): boolean {
+  if (origin.value?.about.task && ["token guessed", "attention off"].includes(wait ?? "")) return false; // they speak of the next token
   if (wait === "attention off") return attention().length > 0;
   return wait !== "previous head" || Boolean(origin.value?.about.kinds?.some((heads) => heads.includes(PREVIOUS)));
 }

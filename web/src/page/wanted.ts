@@ -2,7 +2,7 @@
 // show. Numbers that nobody has asked for yet are not there, so panes read them with these functions.
 
 import { Cells, readOff, surprise, Surprise } from "./compute/readings";
-import { About, BROUGHT, LENS, MEAN, POOLED, RATED, READ, Tensor, Values, atPosition, ofHead } from "./source";
+import { About, BROUGHT, LENS, MEAN, POOLED, RATED, READ, Tensor, Values, atPosition, ofHead, outputs } from "./source";
 
 /** The logits of the lens, and all other numbers of a sentence, up to which everything is asked for. */
 const [MOST_READ, MOST_NUMBERS] = [2 ** 20, 2 ** 22];
@@ -11,7 +11,7 @@ const STEPS = ["scores", "scaled", "masked", "weights"];
 /** Numbers of all heads' weights up to which they are asked for whole, whatever they are needed for. */
 const [MOST_WEIGHTS, MOST_LINKED] = [2 ** 22, 128];
 
-const lensOf = (about: About, time: number): number => (about.stream.length + about.contributions.length) * time * about.vocabulary;
+const lensOf = (about: About, time: number): number => (about.stream.length + about.contributions.length) * time * outputs(about).length;
 /** About how many numbers all named values have: four maps of each head, and fourteen vectors of each token. */
 const numbersOf = (about: About, time: number): number => about.layers * time * (4 * about.heads * time + 14 * about.d_model);
 
@@ -44,9 +44,7 @@ export function wanted(about: About, time: number, at: number, block: number, he
     ...about.contributions.map((name) => atPosition(name, at)),
     ...maps,
     ...(isNarrow(about, time) ? read.map((name) => atPosition(name, at)) : read),
-    atPosition("logits", at),
-    `${READ}logits`,
-    RATED,
+    ...(about.task ? ["logits"] : [atPosition("logits", at), `${READ}logits`, RATED]),
   ];
 }
 
@@ -65,8 +63,11 @@ function worked({ names }: About, own: string, at: number, served: number | null
 /** The head of keys and values that a head reads. */
 export const servedBy = ({ heads, model }: About, head: number): number => Math.floor((head * Number(model.num_kv_heads ?? heads)) / heads);
 
-/** The names that are asked for when nobody types: what the lens reads at the other positions. */
-export const later = (about: About, time: number): string[] => (isNarrow(about, time) ? about.stream.map((name) => READ + name) : []);
+/** The names that are asked for when nobody types: what the lens reads at the other positions; each token hidden, where gaps are filled. */
+export const later = (about: About, time: number): string[] => [
+  ...(isNarrow(about, time) ? about.stream.map((name) => READ + name) : []),
+  ...(about.task === "gaps" ? [RATED] : []),
+];
 
 /** The map of a head and its place in it, whole; null where it is not here. */
 export function headOf(values: Values, name: string, head: number): [Tensor, number] | null {
@@ -95,7 +96,7 @@ export function saidBy(values: Values, name: string, time: number, position: num
 
 /** How the model rated each token. */
 export function ratings(values: Values, ids: readonly number[]): Surprise {
-  if (values.logits) return surprise(values.logits, ids);
+  if (!values[RATED]) return surprise(values.logits, ids);
   const { data } = values[RATED];
   return { losses: Float64Array.from(ids, (_, place) => data[2 * place]), ranks: Int32Array.from(ids, (_, place) => data[2 * place + 1]) };
 }

@@ -113,6 +113,8 @@ def generate(
     loaded, began = opened(run, checkpoint, device, dtype), time.perf_counter()
     model, tokenizer, sources = loaded.model, loaded.tokenizer, [source] if isinstance(source, str) else list(source)
     is_chat = loaded.sealed.config.corpus.records == "chats" and ANSWER not in prompt
+    if not model.config.num_labels:
+        loaded.sealed.require_causal_lm()
     if is_chat and prompt and not sources:  # a first message; a whole chat is written with its special tokens
         sources, prompt = [prompt], ""
     if sources or is_chat or model.encoder is not None or model.config.num_labels:
@@ -120,12 +122,15 @@ def generate(
     if model.config.num_labels:
         tuned = {"samples": num_samples > 1, "beams": num_beams, "temperature": temperature, "stop": stop, **kept}
         refuse_given(loaded.path, **tuned, repetition_penalty=repetition_penalty != 1)
-        named = tuple(loaded.labelled(loaded.readable(one, replace)) for one in sources)
-        return Samples(str(loaded.path), loaded.step, named, is_answers=True)
-    loaded.sealed.require_causal_lm()
+        return Samples(
+            str(loaded.path),
+            loaded.step,
+            tuple(loaded.labelled(loaded.readable(one, replace)) for one in sources),
+            is_answers=True,
+        )
     heat = 0.0 if greedy else temperature if temperature is not None else 0.8 * (not sources)
-    drawn = {"temperature": heat, **kept, "repetition_penalty": repetition_penalty}
-    chosen = {"sampling": Sampling.parse(drawn, "generate"), "seed": seed}
+    sampling = Sampling.parse({"temperature": heat, **kept, "repetition_penalty": repetition_penalty}, "generate")
+    chosen = {"sampling": sampling, "seed": seed}
     options = GenerateOptions(num_samples=num_samples, crop=crop, use_cache=use_cache)
     how: dict[str, Any] = {"max_tokens": max_tokens, "stop": tuple(stop)}
 
@@ -231,8 +236,15 @@ def chat(
         found = ("", "") if user and answer else speakers_of(loaded)
         speakers = (f"{user}\n" if user else found[0], f"{answer}\n" if answer else found[1])
     begun = [*([{"role": "system", "content": system}] if system else []), *messages]
-    options = given(top_k=top_k, top_p=top_p, min_p=min_p, replace=replace)
-    return Conversation(loaded, speakers, begun, **options, max_tokens=max_tokens, temperature=temperature, seed=seed)
+    return Conversation(
+        loaded,
+        speakers,
+        begun,
+        **given(top_k=top_k, top_p=top_p, min_p=min_p, replace=replace),
+        max_tokens=max_tokens,
+        temperature=temperature,
+        seed=seed,
+    )
 
 
 @validated
@@ -278,9 +290,16 @@ def fill(
             path=loaded.path,
         )
     with loaded.in_precision():
-        around = loaded.tokenizer.around if loaded.sealed.imported else ((), ())
-        how: dict[str, Any] = {"top": top, "tokens": tokens, "replace": replace, "around": around}
-        found = fill(loaded.model, loaded.tokenizer, text, masking, **how)
+        found = fill(
+            loaded.model,
+            loaded.tokenizer,
+            text,
+            masking,
+            top=top,
+            tokens=tokens,
+            replace=replace,
+            around=loaded.tokenizer.around if loaded.sealed.imported else ((), ()),
+        )
     return FilledGaps(str(loaded.path), loaded.step, found)
 
 
@@ -335,9 +354,15 @@ def evaluate(
     copied = None
     if copying is not False and masking is None and loaded.sealed.config.corpus.records is None:
         copied = Copying.of(loaded.generate(max_tokens=SAMPLE_TOKENS), training_text(loaded.dataset()))
-    problems = tuple(loaded.sealed.document("corpus").get("problems", ()))
-    told = {"is_masked_lm": masking is not None, "problems": problems}
-    return Measures(folder, step, baselines=loaded.ngram_baselines(), copying=copied, **told, **found)
+    return Measures(
+        folder,
+        step,
+        baselines=loaded.ngram_baselines(),
+        copying=copied,
+        is_masked_lm=masking is not None,
+        problems=tuple(loaded.sealed.document("corpus").get("problems", ())),
+        **found,
+    )
 
 
 @validated
@@ -400,11 +425,21 @@ def inspect(
 
     loaded = opened(run, checkpoint, device, dtype, corpus)
     loaded.require_own_text()
-    text, made = loaded.readable(text, replace), edits_of(read_edits(edits) if isinstance(edits, str) else edits)
+    made = edits_of(read_edits(edits) if isinstance(edits, str) else edits)
+    if windows and loaded.sealed.config.corpus.records:
+        raise UsageError("inspect: --windows: the records of {path} have no windows; leave it out", path=loaded.path)
     part = None if windows is None else loaded.dataset().splits["test"]
-    how = {"part": part, "windows": windows, "top": top, "edits": made, "masking": loaded.masking}
     with loaded.in_precision():
-        found = inspect_text(loaded.model, loaded.tokenizer, text, **how)
+        found = inspect_text(
+            loaded.model,
+            loaded.tokenizer,
+            loaded.readable(text, replace),
+            part=part,
+            windows=windows,
+            top=top,
+            edits=made,
+            masking=loaded.masking,
+        )
     return Inspection({"run": str(loaded.path), "step": loaded.step} | found)
 
 

@@ -79,7 +79,7 @@ def bundle(
     for name, folder, run in zip(short_names(places), folders, listed, strict=True):
         loaded[name] = load_run(folder, _which(run, checkpoint))
         corpora.append(None if isinstance(run, str | Path) else run.corpus)
-    texts = [str(one) for one in corpora if one is not None]
+    texts = [str(one) for one in corpora if one]
     made = page_of(loaded, texts, ablated=ablations, with_passages=with_passages)
     content = page_document(made, stops).encode()
     create_durably(path, content)
@@ -122,14 +122,11 @@ def open_(
     listed = _listed(runs)
     if not listed:
         raise UsageError("open_: at least one run is needed")
-    where = None if corpus is None else str(corpus)
-    folders = [path_of(run) for run in listed]
-    stops = None if tour is None else stops_of(Path(tour))
     serve(
-        folders,
+        [path_of(run) for run in listed],
         checkpoint=checkpoint or "best",
-        corpus=where,
-        tour=stops,
+        corpus=None if corpus is None else str(corpus),
+        tour=None if tour is None else stops_of(Path(tour)),
         port=port,
         browser=browser,
         announce=announce or print,
@@ -212,8 +209,8 @@ def import_(
 
     name = str(source)  # a revision of the hub is no part of the folder's name
     folder = free_folder(name.partition("@")[0].replace(":", "/") if is_hub(name) else name)
-    mapped = None if names is None else Path(names)
-    made = import_model(source, folder if out is None else Path(out), tokenizer=tokenizer, names=mapped)
+    path = folder if out is None else Path(out)
+    made = import_model(source, path, tokenizer=tokenizer, names=None if names is None else Path(names))
     return Run(made.path)
 
 

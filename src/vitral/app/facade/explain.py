@@ -78,9 +78,9 @@ def explain(
         UsageError: neither a run nor an example, or a block, head or position that it does not have.
     """
     from vitral.core.language import _, language
-    from vitral.data.answers import ANSWER
     from vitral.explanation import RunView, walk_backward, walk_example, walk_run
     from vitral.explanation.examples.by_name import find_example
+    from vitral.explanation.walks import predicts_next
 
     is_run = not isinstance(what, str | Path) or path_of(what).is_dir()
     if cell is not None and (is_run or not backward):
@@ -90,18 +90,20 @@ def explain(
         loaded = opened(what, checkpoint)
         if loaded.hooks:
             raise UsageError("explain: functions have no steps to show; give the run without hooks")
-        config, whole = loaded.model.config, layer is None and not (block or ending or backward)
+        whole = layer is None and not (block or ending or backward)
         view = RunView(
             _counted(0 if layer is None else layer, 0),
             choice,
             block=block or whole,
-            ending=ending or (whole and not (config.num_labels or config.head_transform)),
+            ending=ending or (whole and predicts_next(loaded.model)),
             language=language(),
             backward=backward,
         )
+        if (source is None) != (loaded.model.encoder is None):
+            raise UsageError("{path}: an encoder-decoder needs a --source, and no other model reads one", path=what)
         if source is not None:
             source = loaded.readable(source, replace)
-            text = (ANSWER if ANSWER in loaded.tokenizer.declared else "") + (text or "")
+            text = loaded.answer(text or "")
         read = loaded.readable(TEXT if text is None else text, replace)
         return walk_run(loaded.model, loaded.tokenizer, read, view, loaded.path.name, source)
     of_runs = given(text=text, source=source, replace=replace, layer=layer, block=block or None, ending=ending or None)

@@ -199,7 +199,8 @@ def _configured(
     if plan.corpus is not None or plan.config.training.plan == FIT:
         dataset = plan.dataset()
         fitted = plan.fitted(dataset)
-        return name, fitted.config, vocabulary or dataset.tokenizer.vocab_size, plan.text.lines + fitted.decisions
+        told = plan.text.lines[: -1 if fitted.decisions else None]  # the last is dropout, which is chosen again
+        return name, fitted.config, vocabulary or dataset.tokenizer.vocab_size, told + fitted.decisions
     if vocabulary is None:
         nominal = corpus is None and tokenizer is None and name in known
         vocabulary = known[name].vocabulary if nominal else plan.dataset().tokenizer.vocab_size

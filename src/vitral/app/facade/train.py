@@ -157,11 +157,17 @@ def resume(
     from vitral.training.resumption import FinishedRun
 
     folder = path_of(run, changes=True)
-    how = {"corpus": named(corpus), "strict": strict, "changed_parts": changed_parts}
     with joined():
         try:
             with _trained(folder, progress, callback) as told:
-                resume(folder, callback=told, **how, frame=time_frame())
+                resume(
+                    folder,
+                    callback=told,
+                    corpus=named(corpus),
+                    strict=strict,
+                    changed_parts=changed_parts,
+                    frame=time_frame(),
+                )
         except FinishedRun:
             write_run_report(folder)  # it may have been killed while it was written
             raise
@@ -206,9 +212,17 @@ def continue_(
 
     parent = path_of(run, changes=True)
     folder = Path(out) if out is not None else free_folder(str(parent))
-    how = {"minutes": minutes, "steps": steps, "threads": threads, "corpus": named(corpus)}
     with joined(), _trained(folder, progress, callback) as told:
-        continue_run(parent, folder, **how, callback=told, frame=time_frame())
+        continue_run(
+            parent,
+            folder,
+            minutes=minutes,
+            steps=steps,
+            threads=threads,
+            corpus=named(corpus),
+            callback=told,
+            frame=time_frame(),
+        )
     return _ended(folder)
 
 

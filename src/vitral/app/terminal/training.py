@@ -121,11 +121,14 @@ def tensorboard_reporter() -> "Callback":
 def training(*, ranks: int | None = None, tensorboard: bool = False, **given: Any) -> Iterator[Mapping[str, Any]]:
     """The progress on rank 0; the others are silent. A stopped run says only how to continue it."""
     launch_if_several(ranks)
+    output_is_optional()
+    if os.environ.get("RANK", "0") == "0":  # before PyTorch is loaded, which takes seconds
+        sentence = N_("reading {what} …") if "run" in given else N_("reading {what}, then planning the training …")
+        tell(sentence, what=given.get("corpus") or given.get("run") or given.get("start") or "sample")
     from vitral.training import all_of
     from vitral.training.ranks import leads
 
     if not leads():
-        output_is_optional()
         yield {}
         raise typer.Exit
     further = [tensorboard_reporter()] if tensorboard else []
@@ -213,8 +216,9 @@ def next_commands(run: "Run", why: "WhySample") -> Iterator[tuple[str, list[str]
         yield N_("ask it"), [*chat, f"generate {path} --source {shlex.quote(text)}"]
     else:
         yield N_("let it write"), [f"generate {path} --prompt {shlex.quote(text)}"]
-    if model.config.shape != "encoder":
-        yield N_("your model as one page"), [f"bundle {path}"]
+    if objective_name(run.config["training"]["objective"]) == "mixed":
+        yield N_("fill a gap"), [f"fill {path} --text {shlex.quote(text + ' [MASK]')}"]
+    yield N_("your model as one page"), [f"bundle {path}"]
     source = option if model.encoder is None else f"--source {shlex.quote(text)}"
     yield N_("every number of a text"), [f"explain {path} {source}"]
     yield N_("measure and look inside"), [f"evaluate {path}", *([] if answers else [f"inspect {path} {option}"])]

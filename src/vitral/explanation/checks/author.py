@@ -12,8 +12,18 @@ from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.explanation.checks.intervals import Interval, reached
-from vitral.explanation.checks.rounding import FARTHEST, HALF_ULP, TOLERANCE, RoundingRule, rules, within
-from vitral.explanation.checks.units import COUNTED, Unit, units, usual
+from vitral.explanation.checks.rounding import (
+    COUNTED,
+    FARTHEST,
+    HALF_ULP,
+    TOLERANCE,
+    RoundingRule,
+    Unit,
+    rules,
+    units,
+    usual,
+    within,
+)
 from vitral.explanation.examples.example import Example
 from vitral.explanation.expressions import Reference
 from vitral.explanation.recipe import SheetQuantity, Values

@@ -13,6 +13,7 @@ A cell is right if it is the true value, rounding if the rule explains it, doubt
 interval of one step, and follows if one of these holds of the author's own numbers; otherwise it is wrong in itself.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -23,10 +24,19 @@ from vitral.explanation.checks.author import EXACT, Author, Printed
 from vitral.explanation.checks.diagnosis import Explained, diagnose
 from vitral.explanation.checks.given import Unrounded, unrounded
 from vitral.explanation.checks.intervals import Interval
-from vitral.explanation.checks.report import FINE, ORDER, CheckedQuantity, CheckReport, Verdict
-from vitral.explanation.checks.rounding import EXACTLY, TOLERANCE, RoundingRule, within
-from vitral.explanation.checks.units import is_whole
+from vitral.explanation.checks.report import (
+    FINE,
+    ORDER,
+    CellFinding,
+    CheckedQuantity,
+    CheckReport,
+    Verdict,
+    printed_word,
+    rounded,
+)
+from vitral.explanation.checks.rounding import EXACTLY, TOLERANCE, RoundingRule, is_whole, within
 from vitral.explanation.examples.example import Example
+from vitral.explanation.examples.places import KeyPath
 from vitral.explanation.recipe import SheetQuantity, follow
 
 MOST_ODD = 2
@@ -190,3 +200,40 @@ class _Checker:
             return Interval.around(values, radius)
         beyond = values + 2 * radius * self.rule.towards(values)
         return Interval(torch.minimum(values, beyond), torch.maximum(values, beyond))
+
+
+def corrected(report: CheckReport) -> bytes:
+    """The example's file with the true number, in its unit, for every one that is neither right nor doubtful.
+
+    A number that follows from the author's rounded numbers may no longer do so after one of those is corrected; then it
+    is corrected as well.
+    """
+    document = report.example.document
+    changes: dict[KeyPath, str] = {}
+    while any(_replaced(quantity) for quantity in report.quantities):
+        claims = []
+        for quantity in report.quantities:
+            values = quantity.claim.values.clone()
+            for finding in _replaced(quantity):
+                path = quantity.claim.path(finding.index)
+                changes[path] = _written(report, finding, document.typed(path) or "")
+                values[finding.index] = round(finding.expected, quantity.unit.decimals_of(finding.expected))
+            claims.append(replace(quantity.claim, values=values))
+        report = check(replace(report.example, claims=tuple(claims)))
+    return document.rewritten(changes)
+
+
+def _replaced(quantity: CheckedQuantity) -> list[CellFinding]:
+    """The numbers to correct; a doubtful one may be right by its author's way of rounding."""
+    return [finding for finding in quantity.findings if finding.verdict is not Verdict.doubtful]
+
+
+def _written(report: CheckReport, finding: CellFinding, before: str) -> str:
+    """The true value, in the style of the replaced one."""
+    word = printed_word(report.example.sheet, finding.name, finding.expected)
+    if word is not None:
+        return word
+    if math.isinf(finding.expected):
+        return "-inf" if finding.expected < 0 else "inf"
+    decimals = report.of(finding.name).unit.decimals_of(finding.expected)
+    return rounded(finding.expected, decimals, whole="." not in before)

@@ -17,7 +17,6 @@ from vitral.explanation.expressions import (
     Reference,
     Tree,
     call_of,
-    mapped,
     nodes,
     read,
     substituted,
@@ -25,8 +24,10 @@ from vitral.explanation.expressions import (
 from vitral.explanation.expressions.tree import Table
 from vitral.explanation.recipe import RESIDUAL
 
-WILD = ("a", "b", "c", "d_k", "g", "k", "s", "x", "y", "M", "bias")
-"""Names in patterns: k is a number; d_k, s and M constants; bias a vector that is added; the others any tree."""
+SYMBOLS = ("M", "d_k", "p", "s")
+WILD = (*SYMBOLS, "a", "b", "c", "g", "i", "k", "x", "y", "bias")
+"""Names in patterns: k is a number, i a table of numbers, a symbol that constant, bias a vector that is added; others
+stand for any tree."""
 FINITE = "where(less(x, -1e14), 0, x)"
 RULES = f"""
 scale-missing: a / sqrt(d_k) -> a
@@ -73,12 +74,27 @@ temperature-inverted: softmax(log(a) / k) -> softmax(log(a) * k)
 temperature-direct: softmax(log(a) / k) -> softmax(a / k)
 temperature-direct: softmax(log(a) / k) -> a / k
 not-renormalised: normalised(a) -> a
+operation-inverse expected=divide used=multiply: a / c -> a * c
+operation-inverse expected=multiply used=divide: a * c -> a / c
+operation-inverse expected=add used=subtract: a + c -> a - c
+operation-inverse expected=subtract used=add: a - c -> a + c
+base-other base=2: exp(x) -> 2 ** x
+base-other base=10: exp(x) -> 10 ** x
+base-other base=2: log(x) -> log(x) / log(2)
+base-other base=10: log(x) -> log(x) / log(10)
+second-best: largest(a) -> largest(where(equal(a, max(a, -1)), -1, a))
+function-other expected=max used=min: largest(a) -> largest(-a)
+positions-from-one: p / y -> (p + 1) / y
+degrees: p / y -> p / y * (pi / 180)
+exponent-other how=i: x ** (i / k) -> x ** (i / 2 / k)
+exponent-other how=double: x ** (i / k) -> x ** (2 * i / k)
+exponent-other how=next: x ** (i / k) -> x ** ((i + 2) / k)
+sine-cosine: where(x, sin(a), cos(b)) -> where(x, cos(a), sin(a))
 """
 """Kind of a slip and its placeholders, what is meant, what is done."""
 MOST_KEPT = 8
 """A filter by probability may have kept fewer words than this."""
 ACTIVATIONS = ("relu", "gelu", "silu", "tanh", "sigmoid", "abs")
-INVERSES = {"divide": "multiply", "multiply": "divide", "add": "subtract", "subtract": "add"}
 OTHERS = {"sin": "cos", "cos": "sin", "mean": "sum", "sum": "mean", "max": "min", "min": "max"}
 UNEDITED = ("aside", "plain", "rows", "share", "lifted", "head", "lookup", "where", "partner")
 """Functions that lose no argument."""
@@ -109,15 +125,17 @@ _RULES = [
 def matched(pattern: Tree, tree: Tree, bound: dict[Tree, Tree]) -> bool:
     """Whether a tree has this pattern; the trees that names stand for are added to `bound`."""
     if isinstance(pattern, Reference) and pattern.name in WILD:
-        inner = tree.arguments[0] if isinstance(tree, Call) and tree.function == "rows" else tree
+        inner = tree.arguments[0] if tree.function == "rows" else tree
         is_bias = isinstance(inner, Reference) and (inner.name.startswith("b_") or inner.name.endswith("_bias"))
+        value, symbol = (tree.value, tree.symbol) if isinstance(tree, Constant) else (None, "")
         fits = {
-            "k": isinstance(tree, Constant) and isinstance(tree.value, float),
-            **{symbol: isinstance(tree, Constant) and tree.symbol == symbol for symbol in ("M", "d_k", "s")},
-            "bias": is_bias or (isinstance(tree, Constant) and tree.symbol == "bias"),
+            "k": isinstance(value, float),
+            "i": isinstance(value, Table),
+            "bias": is_bias or symbol == "bias",
         }
-        return fits.get(pattern.name, True) and bound.setdefault(pattern, tree) == tree
-    if isinstance(pattern, Call) and isinstance(tree, Call) and pattern.function == tree.function:
+        is_like = fits.get(pattern.name, pattern.name not in SYMBOLS or symbol == pattern.name)
+        return is_like and bound.setdefault(pattern, tree) == tree
+    if pattern.function and pattern.function == tree.function:
         pairs = zip(pattern.arguments, tree.arguments, strict=False)
         alike = len(pattern.arguments) == len(tree.arguments) and pattern.settings == tree.settings
         return alike and all(matched(one, other, bound) for one, other in pairs)
@@ -136,16 +154,16 @@ def edits(name: str, tree: Tree, shapes: Mapping[str, tuple[int, ...]], composed
     yield from _ruled(tree)
     yield from (edit for edit in _ruled(composed or tree) if edit.kind.endswith(("late", "order")))
     match tree:
-        case Call("add", (Reference(left), Reference())) if name in RESIDUAL:
-            yield Edit("residual-missing", tree.arguments[1])
-            yield Edit("residual-twice", Call("add", (tree, Reference(left))))
-            yield Edit("term-dropped", Reference(left), {"term": 1})
-        case Call("add", (Reference(), Reference())):
-            yield Edit("term-dropped", tree.arguments[1], {"term": 0})
-            yield Edit("term-dropped", tree.arguments[0], {"term": 1})
+        case Call("add", (Reference() as left, Reference() as right)):
+            if name in RESIDUAL:
+                yield Edit("residual-missing", right)
+                yield Edit("residual-twice", Call("add", (tree, left)))
+            else:
+                yield Edit("term-dropped", right, {"term": 0})
+            yield Edit("term-dropped", left, {"term": 1})
     for node in dict.fromkeys(nodes(tree)):
-        for edit in (*_changed(node, shapes), *_masked(node), *_positions(node), *_choices(node)):
-            yield Edit(edit.kind, _with(tree, node, edit.tree), edit.places)
+        for edit in (*_changed(node, shapes), *_masked(node), *_chosen(node)):
+            yield Edit(edit.kind, substituted(tree, {node: edit.tree}), edit.places)
     yield from _heads(tree, shapes)
 
 
@@ -155,11 +173,7 @@ def _ruled(tree: Tree) -> Iterator[Edit]:
             bound: dict[Tree, Tree] = {}
             if matched(pattern, node, bound):
                 places = {part.partition("=")[0]: part.partition("=")[2] for part in how}
-                yield Edit(kind, _with(tree, node, substituted(made, bound)), places)
-
-
-def _with(tree: Tree, node: Tree, other: Tree) -> Tree:
-    return mapped(tree, lambda each: other if each == node else None)
+                yield Edit(kind, substituted(tree, {node: substituted(made, bound)}), places)
 
 
 def _changed(node: Tree, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Edit]:
@@ -191,18 +205,11 @@ def _called(node: Call) -> Iterator[Edit]:
             yield Edit(kind, argument, {"function": function})
     for other in ACTIVATIONS if function in ACTIVATIONS else ():
         yield Edit("activation-other", Call(other, arguments), {"expected": function, "used": other})
-    if function in INVERSES:
-        inverse = Call(INVERSES[function], arguments)
-        yield Edit("operation-inverse", inverse, {"expected": function, "used": inverse.function})
     if function in OTHERS:
         other = Call(OTHERS[function], arguments, settings)
         yield Edit("function-other", other, {"expected": function, "used": other.function})
         if settings == (-1,):
             yield Edit("wrong-axis", replace(node, settings=(-2,)), {"how": "other"})
-    for base in (2.0, 10.0) if function in ("exp", "log") else ():
-        power = Call("power", (Constant(base), *arguments))
-        made = power if function == "exp" else Call("divide", (node, Constant(math.log(base))))
-        yield Edit("base-other", made, {"base": f"{base:g}"})
 
 
 def _masked(node: Tree) -> Iterator[Edit]:
@@ -256,42 +263,23 @@ def _heads(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Edit]:
 
     for shares in (every / count, every):
         yield Edit("heads-averaged", mixed(shares[:, :1]))
-        yield Edit("heads-averaged", _with(tree, merge, mixed(shares)))
+        yield Edit("heads-averaged", substituted(tree, {merge: mixed(shares)}))
     for order in (eye.flip(0), eye.roll(-1, 1)):
-        yield Edit("heads-order", _with(tree, merge, mixed(order)))
+        yield Edit("heads-order", substituted(tree, {merge: mixed(order)}))
     for head in range(count):
         for shares in (eye * eye[head], eye[:, head, None].expand(count, count)):
-            yield Edit("heads-single", _with(tree, merge, mixed(shares)), {"head": head})
+            yield Edit("heads-single", substituted(tree, {merge: mixed(shares)}), {"head": head})
 
 
-def _positions(node: Tree) -> Iterator[Edit]:
-    """Positions from 1, sine and cosine exchanged, other exponents, degrees."""
+def _chosen(node: Tree) -> Iterator[Edit]:
+    """Exponents that count columns; another number of words kept."""
     match node:
-        case Call("aside", (Call("divide", (Constant(Table(rows)), rate)),), ("_angle",)):
-            later = Constant.of(rows + 1)
-            yield Edit("positions-from-one", Call("divide", (later, rate)))
-            yield Edit("degrees", Call("multiply", (node, Constant(math.pi / 180))))
         case Call("power", (base, Call("divide", (Constant(Table(places)), Constant(float() as width))))):
             columns = torch.arange(int(width), dtype=torch.float64)
-            others = {"i": places / 2, "column": columns, "double": 2 * places, "next": places + 2}
-            for how, exponents in others.items():
-                if exponents.shape == places.shape and not torch.equal(exponents, places):
-                    power = Call("divide", (Constant.of(exponents), Constant(width)))
-                    yield Edit("exponent-other", Call("power", (base, power)), {"how": how})
-        case Call("where", (Constant() as sine, Call("sin", (angle,)), Call("cos"))):
-            yield Edit("sine-cosine", Call("where", (sine, Call("cos", (angle,)), Call("sin", (angle,)))))
-
-
-def _choices(node: Tree) -> Iterator[Edit]:
-    """Another number of words kept; the second best word, or the least probable."""
-    match node:
+            if columns.shape == places.shape:
+                power = Call("divide", (Constant.of(columns), Constant(width)))
+                yield Edit("exponent-other", Call("power", (base, power)), {"how": "column"})
         case Call("normalised", (Call(keep, (shares, Constant(float() as value))),)):
-            is_count = keep == "keep top k"
-            for number in (value - 1, value + 1) if is_count else range(1, MOST_KEPT):
+            for number in (value - 1, value + 1) if keep == "keep top k" else range(1, MOST_KEPT):
                 kept = Call("keep top k", (shares, Constant(float(number))))
                 yield Edit("kept-other", Call("normalised", (kept,)), {"number": int(number)})
-        case Call("place of largest", (shares,)):
-            rest = Call("where", (Call("equal", (shares, Call("max", (shares,), (-1,)))), Constant(-1.0), shares))
-            yield Edit("second-best", Call("place of largest", (rest,)))
-            least = Call("place of largest", (Call("negative", (shares,)),))
-            yield Edit("function-other", least, {"expected": "max", "used": "min"})

@@ -9,8 +9,7 @@ from torch.func import jacrev
 
 from vitral.explanation.checks.author import Author
 from vitral.explanation.checks.intervals import Interval
-from vitral.explanation.checks.rounding import HALF_ULP, TOLERANCE
-from vitral.explanation.checks.units import is_whole
+from vitral.explanation.checks.rounding import HALF_ULP, TOLERANCE, is_whole
 from vitral.explanation.examples.numerals import MOST_DECIMALS
 from vitral.explanation.recipe import Values
 

@@ -62,11 +62,10 @@ class Supposer:
 
     def all(self, printed: Tensor) -> Iterator[tuple[list[Slip], Tensor]]:
         """Every hypothesis, in families, [slips, *shape]; some are chosen to fit what is printed."""
-        yield from self.carried(self.target, self.edited(self.target))
-        if self.target.name in WORDS:
-            return
-        for step in self.steps[1:]:
+        for step in self.steps:
             yield from self.carried(step, self.edited(step))
+            if self.target.name in WORDS:
+                return
         for step in self.steps:
             yield from self.carried(step, self.other_rows(step))
         for family in (self.terms(), self.fitted(printed)):
@@ -215,7 +214,6 @@ class Supposer:
             factors = torch.where((seen.sum(-1, keepdim=True) > 1) & (total > 0), total, 1.0)
             rows = int(((factors - 1).abs() > 1e-3).sum())
             yield Slip("total-wrong", step.name, {}, "row", FIT * rows), true / factors
-            assert isinstance(step.outer, Call)
             x = step.outer.arguments[0]
             entries = self.value_of(x)
             if entries is not None and bool(seen.any()):

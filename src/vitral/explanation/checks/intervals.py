@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from vitral.explanation.checks.rounding import RoundingRule
-from vitral.explanation.checks.units import is_whole
+from vitral.explanation.checks.rounding import RoundingRule, is_whole
 from vitral.explanation.expressions import PRIMITIVES, Call, Reference, Tree, compute, references
 
 SIDE = ("_power", "_root", "σ_row", "_σ", "_Φ", "_t", "_s", "μ")

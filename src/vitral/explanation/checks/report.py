@@ -13,9 +13,8 @@ from torch import Tensor
 
 from vitral.core.shown import Shown, Tabular
 from vitral.explanation.checks.diagnosis import Explained
-from vitral.explanation.checks.rounding import RoundingRule
+from vitral.explanation.checks.rounding import RoundingRule, Unit
 from vitral.explanation.checks.slips import Slip
-from vitral.explanation.checks.units import Unit
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.examples.schema import WORDS
 from vitral.explanation.formulas import number, text
@@ -291,7 +290,7 @@ class ReportText:
         if not place:
             words = [sheet.vocabulary[cell.index[0]] for cell in cells if len(sheet.vocabulary) > cell.index[0]]
             return ", ".join(words) if axes[-1:] in (("vocab",), ("row",)) or name == "logits" else ""
-        row, names, first = place[-1], sheet.sources if axes[-2:-1] == ("source",) else sheet.tokens, sheet.namer.first
+        row, names, first = place[-1], sheet.sources if axes[-2:-1] == ("source",) else sheet.tokens, sheet.first
         told = f"{row + first} ({names[row]})" if len(names) > row else str(row + first)
         line = "column" if sheet.conventions.turned(name) else "row"
         if len(place) == 2 and sheet.num_heads > 1:
@@ -310,7 +309,7 @@ class ReportText:
 
     def _slip(self, slip: Slip, finding: CellFinding) -> str:
         """A slip as a phrase; rows, terms and heads are counted as the sheet counts."""
-        sheet, first = self.sheet, self.sheet.namer.first
+        sheet, first = self.sheet, self.sheet.first
         places: dict[str, Any] = {"expected": self._printed(finding.name, finding.expected), **slip.places}
         places |= {name: places[name] + first for name in ("term", "head", "other") if name in places}
         row, index, used = places.get("row"), places.get("index"), places.get("used")
@@ -346,7 +345,7 @@ class ReportText:
         """The head of a cell before its name, if there are several."""
         if len(finding.index) < 3 or self.sheet.num_heads == 1:
             return ""
-        return f"{self.say('explain.head', number=finding.index[0] + self.sheet.namer.first)}: "
+        return f"{self.say('explain.head', number=finding.index[0] + self.sheet.first)}: "
 
     def _step(self, name: str) -> str:
         """The quantity's name in the file."""

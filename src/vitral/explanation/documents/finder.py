@@ -5,7 +5,7 @@ cell with the key and a cell with the value to its right.
 """
 
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,8 +37,7 @@ class GridDocument(Document):
     """A worked example made of named blocks of cells.
 
     Attributes:
-        grid: the cells of the file.
-        notes: one sentence for each part with numbers that is not read.
+        cells: by path; those of names by the path of their matrix.
     """
 
     def __init__(self, grid: Grid) -> None:
@@ -47,7 +46,7 @@ class GridDocument(Document):
         Raises:
             UsageError: nothing was found, or a quantity is written twice.
         """
-        self.grid, self.name, self.text = grid, grid.name, grid.text
+        self.source = grid
         self.cells: dict[KeyPath, Cell] = {}
         self.data = {"title": grid.title} if grid.title else {}
         self.data |= {"given": {}, "claimed": {}}
@@ -90,7 +89,7 @@ class GridDocument(Document):
                 for number, block in zip(numbers, parts, strict=True):
                     key = name if not number or (is_whole and block.label.head) else f"{name}[{number}]"
                     if key in self.data[section]:
-                        raise self.grid.refuse(_("{name}: is written twice", name=name), block.name)
+                        raise self.source.refuse(_("{name}: is written twice", name=name), block.name)
                     self.data[section][key] = self._matrix((section, key), block)
             self.cells.setdefault((section, name), parts[0].name)
 
@@ -104,21 +103,9 @@ class GridDocument(Document):
         made = [[cell.characters for cell in cells] for cells in block.rows]
         return made[0] if is_list else made
 
-    def refuse(self, complaint: str, *path: str | int) -> UsageError:
-        """The error, with the line, or the cell of a spreadsheet."""
-        for depth in range(len(path), 0, -1):
-            if path[:depth] in self.cells:
-                return self.grid.refuse(complaint, self.cells[path[:depth]])
-        return UsageError("{where}: {complaint}", where=self.name, complaint=complaint)
-
-    def typed(self, path: KeyPath) -> str | None:
-        """The characters of a cell, with a decimal point."""
-        cell = self.cells.get(path)
-        return None if cell is None else cell.characters
-
-    def rewritten(self, changes: Mapping[KeyPath, str]) -> bytes:
-        """The same file with other numbers in the same places."""
-        return self.grid.rewritten({self.cells[path]: value for path, value in changes.items()})
+    def place(self, path: KeyPath) -> Cell | None:
+        """The cell, or that of a matrix's name."""
+        return self.cells.get(path)
 
 
 def _earliest(names: set[str]) -> set[str]:

@@ -7,13 +7,13 @@ import re
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.explanation.documents.labels import LONGEST_LABEL, bare, known_setting
+from vitral.explanation.examples.document import Source, Written
 from vitral.explanation.examples.numerals import as_percent, value_of
 from vitral.explanation.examples.schema import SPECIAL
 
@@ -29,26 +29,22 @@ _LIST = re.compile(r"[\[(](?:[^\[\]()]++|[\[(][^\[\]()]*+[\])])*+[\])]")
 _BLANK = re.compile(r"\??|[_.…\s]+|\\_+(?:\\_)*")
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A number or word as written.
-
-    Attributes:
-        written: its characters in the file.
-        line: counted from 1; of a spreadsheet the row.
-        column: counted from 1; of a text the index of the first character.
-        sheet: the worksheet of a spreadsheet.
-    """
-
-    written: str
-    line: int
-    column: int
-    sheet: str = ""
+class Cell(Written):
+    """A number or word in notes, or in a table."""
 
     @property
     def characters(self) -> str:
         """The number or word without markup, with a decimal point and ASCII signs; "?" for a blank."""
         return plain_number(self.written)
+
+    def changed(self, value: str) -> str:
+        """The value in the style of this one: percent, decimal comma, markup around it."""
+        found = max(re.findall(r"[^\s$*`|\"]+", self.written), key=len, default="")
+        made = as_percent(value) if found.endswith("%") else value
+        made = made.replace(".", ",") if "," in found and "." not in found else made
+        if value in ("-inf", "inf"):
+            made = value.replace("inf", r"\infty" if "\\" in self.written or "$" in self.written else "∞")
+        return self.written.replace(found, made, 1) if found else f"{self.written}{made}"
 
     @cached_property
     def is_number(self) -> bool:
@@ -76,43 +72,21 @@ def plain_number(written: str) -> str:
     return "?" if _BLANK.fullmatch(text) else text.removeprefix("+")
 
 
-def as_written(value: str, before: str) -> str:
-    """A value in the style of the characters that it replaces: percent, decimal comma, markup around it."""
-    found = max(re.findall(r"[^\s$*`|\"]+", before), key=len, default="")
-    made = as_percent(value) if found.endswith("%") else value
-    made = made.replace(".", ",") if "," in found and "." not in found else made
-    if value in ("-inf", "inf"):
-        made = value.replace("inf", r"\infty" if "\\" in before or "$" in before else "∞")
-    return before.replace(found, made, 1) if found else f"{before}{made}"
-
-
-class Grid(ABC):
-    """The cells of a file.
+class Grid(Source):
+    """The cells of a file; the text of a spreadsheet is its cells.
 
     Attributes:
-        name: of the file.
-        text: its characters; of a spreadsheet its cells as text.
         title: a heading, or empty.
         sheets: the rows of each worksheet; a file without worksheets has one, without a name.
         tables: lines in which no cell is the name of others.
     """
 
-    name: str
-    text: str
     title: str = ""
     sheets: Mapping[str, list[list[Cell]]]
     tables: frozenset[int] = frozenset()
 
-    def refuse(self, complaint: str, cell: Cell) -> UsageError:
-        """The error for a cell."""
-        return UsageError("{where}, line {line}: {complaint}", where=self.name, line=cell.line, complaint=complaint)
 
-    @abstractmethod
-    def rewritten(self, changes: Mapping[Cell, str]) -> bytes:
-        """The file with other numbers in the same cells."""
-
-
-class TextGrid(Grid):
+class TextGrid(Grid, ABC):
     """A file that is text."""
 
     def __init__(self, name: str, text: str) -> None:
@@ -125,14 +99,6 @@ class TextGrid(Grid):
     @abstractmethod
     def rows(self) -> list[list[Cell]]:
         """The cells of the file."""
-
-    def rewritten(self, changes: Mapping[Cell, str]) -> bytes:
-        """The text with other numbers."""
-        text = self.text
-        for cell, value in sorted(changes.items(), key=lambda change: -change[0].column):
-            after = text[cell.column + len(cell.written) :]
-            text = text[: cell.column] + as_written(value, cell.written) + after
-        return text.encode()
 
     def cell(self, line: int, start: int, stop: int) -> Cell:
         """The characters between two places of the text, without blanks around them."""
@@ -272,14 +238,14 @@ class SheetGrid(Grid):
                     raise self.refuse(complaint, made[-1][-1])
         return made
 
-    def refuse(self, complaint: str, cell: Cell) -> UsageError:
+    def refuse(self, complaint: str, place: Written) -> UsageError:
         """The error, with the cell's name."""
         from openpyxl.utils import get_column_letter
 
-        where = f"{cell.sheet}!{get_column_letter(cell.column)}{cell.line}"
+        where = f"{place.sheet}!{get_column_letter(place.column)}{place.line}"
         return UsageError("{where}, cell {cell}: {complaint}", where=self.name, cell=where, complaint=complaint)
 
-    def rewritten(self, changes: Mapping[Cell, str]) -> bytes:
+    def rewritten(self, changes: Mapping[Any, str]) -> bytes:
         """The workbook with other numbers; formulas become the numbers that they showed."""
         book = self._book()
         for cell in (cell for rows in self.sheets.values() for row in rows for cell in row):

@@ -10,7 +10,7 @@ from vitral.core.errors import UsageError
 from vitral.core.files import create_durably
 from vitral.core.language import N_
 from vitral.explanation import CheckReport, Example, Exercise, exercise_text, load_example, parse_example
-from vitral.explanation.checks.correction import corrected_file
+from vitral.explanation.checks.checker import corrected
 from vitral.explanation.documents import MOST_BYTES, SUFFIXES, document_of
 from vitral.explanation.examples.file import read_example
 
@@ -54,7 +54,7 @@ def correct(report: CheckReport, folder: str | Path | None = None) -> Path:
         raise UsageError("check: the standard input has no file beside which a corrected one can be written")
     suffix = source.suffix if source.suffix in SUFFIXES else ".toml"
     target = Path(folder or source.parent, f"{source.name.removesuffix(suffix)}.fixed{suffix}")
-    return write_new(target, corrected_file(report))
+    return write_new(target, corrected(report))
 
 
 def make_exercise(tiny: Exercise, target: Path | None = None) -> Example:

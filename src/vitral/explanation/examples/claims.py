@@ -132,8 +132,13 @@ class AuthorClaims:
             raise Fault("{name}: it has {n} axes", path, name=label, n=typed.dim())
         for place, size in zip(places, typed.shape, strict=False):
             if place is not None and not 1 <= place <= size:
-                complaint = N_("{name}: there is no number {place}; they are counted from 1 to {last}")
-                raise Fault(complaint, path, name=label, place=place, last=size)
+                raise Fault(
+                    "{name}: there is no number {place}; they are counted from 1 to {last}",
+                    path,
+                    name=label,
+                    place=place,
+                    last=size,
+                )
         return typed[tuple(slice(None) if place is None else place - 1 for place in places)]
 
     def _name(self, label: str, path: Keys) -> str:

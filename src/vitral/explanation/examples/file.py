@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, _
+from vitral.core.language import _
 from vitral.explanation.documents import read_document
 from vitral.explanation.examples.claims import AuthorClaims, choice
 from vitral.explanation.examples.document import Document, TomlDocument
@@ -73,8 +73,9 @@ def _computation(given: Given) -> tuple[Sheet, dict[str, SheetQuantity]]:
     values = given.all_given()
     architecture = _architecture(given, values)
     if architecture.sinusoidal and "token_embedding" not in values and not architecture.rows:
-        complaint = N_("position_embedding: give token_embedding too; it determines the size")
-        raise Fault(complaint, ("given", "position_embedding"))
+        raise Fault(
+            "position_embedding: give token_embedding too; it determines the size", ("given", "position_embedding")
+        )
     _refuse_large(given)
     quantities = _followed(given, architecture, values)
     lines = {line.name: line for line in recipe(architecture, values)}
@@ -99,8 +100,9 @@ def _refuse_large(given: Given) -> None:
     rows, heads = size.get("time", 1), size.get("heads", 1)
     widest = max((known for axis, known in size.items() if axis != "heads"), default=1)
     if rows * heads * max(widest, size.get("source", rows)) > MOST_ELEMENTS:
-        complaint = N_("a quantity has more than {most:,} numbers; a worked example is smaller")
-        raise Fault(complaint, ("given",), most=MOST_ELEMENTS)
+        raise Fault(
+            "a quantity has more than {most:,} numbers; a worked example is smaller", ("given",), most=MOST_ELEMENTS
+        )
 
 
 def _followed(given: Given, architecture: Architecture, values: Values) -> tuple[SheetQuantity, ...]:

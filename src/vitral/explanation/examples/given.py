@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.core.language import N_, _
+from vitral.core.language import _
 from vitral.explanation.examples.document import Document, TomlDocument
 from vitral.explanation.examples.names import Names, hint
 from vitral.explanation.examples.numerals import DEFAULT
@@ -71,11 +71,6 @@ class FreeStep:
     name: str
     path: tuple[str, ...]
     tree: Tree
-
-    @property
-    def mentions(self) -> tuple[str, ...]:
-        """Its name and those in the expression."""
-        return (self.name, *references(self.tree))
 
 
 @contextmanager
@@ -151,15 +146,17 @@ class Given:
             raise Fault(complaint, tuple(complaint.partition(":")[0].split("."))) from None
         self.stream = "x" if head.block is None else "resid_pre"
         self.steps = tuple(read_steps(dict(entries("steps", head.steps))))
-        self.name = Names(self.stream, (name for step in self.steps for name in step.mentions))
+        self.name = Names(self.stream, (name for step in self.steps for name in (step.name, *references(step.tree))))
         columns = head.layout == "columns"
         self.conventions = Conventions(
             columns, columns if head.weight_layout is None else head.weight_layout == "out-in"
         )
         self.has_memory = any(self.name(label_of(path)) == "memory" for path, _ in entries("given", head.given))
         if self.has_memory and self.stream != "x":
-            complaint = N_("memory: in a block, cross-attention is written as steps; give the states another name")
-            raise Fault(complaint, ("given", "memory"))
+            raise Fault(
+                "memory: in a block, cross-attention is written as steps; give the states another name",
+                ("given", "memory"),
+            )
         listed = {
             "vocab": (len(head.vocabulary), "vocabulary"),
             "time": (len(head.tokens), "tokens"),
@@ -274,8 +271,9 @@ class Given:
         totals, room = tensor.sum(dim=-1), max(0.02, tensor.shape[-1] * 10.0**-decimals / 2)
         odd = ((totals - 1).abs() > room) & ~((totals == 0) & (name == "weights"))
         if bool((tensor < 0).any()) or bool(odd.any()):
-            complaint = N_("{name}: expected shares of one, none below 0, each row adding up to 1")
-            raise Fault(complaint, ("given", name), name=name)
+            raise Fault(
+                "{name}: expected shares of one, none below 0, each row adding up to 1", ("given", name), name=name
+            )
 
     def bind(self, label: str, axes: Keys, shape: tuple[int, ...], *path: str | int) -> None:
         """Refuse an axis whose size differs from the one it has elsewhere."""
@@ -301,8 +299,12 @@ class Given:
         )
         width = (max(1, heads) * values or model) if name == "w_o" else rows
         if not width:
-            complaint = N_('{name} = "identity": its size is not known; give {stream} or write it out')
-            raise Fault(complaint, path, name=label, stream=self.stream)
+            raise Fault(
+                '{name} = "identity": its size is not known; give {stream} or write it out',
+                path,
+                name=label,
+                stream=self.stream,
+            )
         eye = torch.eye(width, dtype=torch.float64).expand(*[1] * (len(axes) - 2), -1, -1)
         if axes[0] in OF_HEADS:
             self.bind(label, axes, eye.shape, *path)

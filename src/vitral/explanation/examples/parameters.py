@@ -91,25 +91,30 @@ def parameter_sheet(head: Head) -> Sheet:
     for name, count in rows.items():
         if isinstance(count, Mapping):
             first = ".".join((name, *itertools.islice(count, 1)))
-            complaint = N_('row {name!r}: a name with points needs quotes, as "{first}" = 0')
-            raise Fault(complaint, ("claimed", "rows", name), name=name, first=first)
+            raise Fault(
+                'row {name!r}: a name with points needs quotes, as "{first}" = 0',
+                ("claimed", "rows", name),
+                name=name,
+                first=first,
+            )
     for key in head.claimed:
         if key not in ("rows", "total"):
             hint = nearest(key, ["rows", "total"])
-            complaint = N_("unknown name {name!r} in a parameter table, {hint}")
-            raise Fault(complaint, ("claimed", key), name=key, hint=hint)
+            raise Fault("unknown name {name!r} in a parameter table, {hint}", ("claimed", key), name=key, hint=hint)
     table = {name: tuple(shape) for name, shape in (head.shapes or _of_model(head)).items()}
     shapes: dict[str, list[str]] = {}
     for written, count in (rows or dict.fromkeys(table)).items():
         parts = re.findall(r"\{([^{}]*)\}", written)
         if math.prod(part.count(",") + 1 for part in parts) > MOST_NAMES:
-            complaint = N_("row {name!r}…: its braces stand for too many names")
-            raise Fault(complaint, ("claimed", "rows", written), name=written[:20])
+            raise Fault(
+                "row {name!r}…: its braces stand for too many names", ("claimed", "rows", written), name=written[:20]
+            )
         found = [_find(name, table, count) for name in ([written] if written in table else _expanded(written))]
         if None in found:
             hint = nearest(written, table)
-            complaint = N_("row {name!r} is none of the model's, {hint}")
-            raise Fault(complaint, ("claimed", "rows", written), name=written, hint=hint)
+            raise Fault(
+                "row {name!r} is none of the model's, {hint}", ("claimed", "rows", written), name=written, hint=hint
+            )
         shapes[written] = [name for name in found if name is not None]
     named = {name for names in shapes.values() for name in names}
     rest = float(sum(math.prod(shape) for name, shape in table.items() if name not in named))

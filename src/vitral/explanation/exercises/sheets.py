@@ -7,14 +7,12 @@ from functools import cached_property
 
 import torch
 
-from vitral.core.language import N_, _, number
-from vitral.core.text import minus
+from vitral.core.language import N_, _
 from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.file import parse_example
-from vitral.explanation.exercises.exercise import Exercise
-from vitral.explanation.exercises.problems import exercise_text, exponents, key_text
+from vitral.explanation.exercises.exercise import Exercise, exercise_text, exponents, key_text
 from vitral.explanation.expressions import compute
-from vitral.explanation.formulas import text
+from vitral.explanation.formulas import decimals, number, text
 from vitral.explanation.formulas.notation import Expression
 from vitral.explanation.phrasebook import phrases
 from vitral.explanation.sheet import Sheet
@@ -100,7 +98,7 @@ TITLES = {
 }
 """Headings of quantities that steps of the exercise compute."""
 MOST_MULTIPLES = 8
-"""If a softmax has larger multiples of its unit, the sheet has no table of exponentials."""
+"""If exponents are larger multiples of their unit, the sheet has no table of exponentials."""
 MOST_COLUMNS = 9
 """Columns of such a table; a longer one goes on below."""
 ALIKE = 1e-6
@@ -216,7 +214,7 @@ def _intro(key: Example) -> Iterable[str]:
         )
     if "greedy" in sheet:
         yield _(
-            "Temperature T: each logit is divided by T before the softmax. Top-k keeps the k most probable words, "
+            "Temperature T: each logit is first divided by T. Top-k keeps the k most probable words, "
             "top-p the most probable words until their sum reaches p, min-p those with at least p times the "
             "largest probability; those kept are divided by their sum."
         )
@@ -256,14 +254,12 @@ def _grid(panel: Panel, written: Callable[[float], str | None], *, is_asked: boo
 
 def _exactly(value: float) -> str:
     """A given number with the digits it has."""
-    return _rounded(value, MOST_DIGITS).rstrip("0").rstrip(",.") if value != round(value) else _rounded(value, 0)
+    return phrases().number(number(value, decimals(MOST_DIGITS, value)))
 
 
-def _rounded(value: float, decimals: int) -> str:
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    whole = abs(value - round(value)) < 10.0 ** -(decimals + 3)
-    return minus(number(round(value, decimals) + 0.0, f".{0 if whole else decimals}f"))
+def _rounded(value: float, digits: int) -> str:
+    is_whole = decimals(1, value, slack=10.0 ** -(digits + 3)) == 0
+    return phrases().number(number(value, 0 if is_whole else digits))
 
 
 def _helps(key: Example) -> Iterable[PaperGrid]:

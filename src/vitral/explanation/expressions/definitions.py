@@ -53,11 +53,17 @@ gelu_tanh_slope(x) : _t = tanh(root(2 / pi) * (x + 0.044715 * x ** 3)); _c = roo
 (1 + _t) / 2 + x / 2 * (1 - _t ** 2) * _c
 silu_slope(x) : _s = 1 / (1 + exp(-x)); _s * (1 + x * (1 - _s))
 """
+_ACTIVATIONS = {
+    "relu": "ReLU",
+    "squared_relu": "ReLU²",
+    "gelu": "GELU",
+    "gelu_tanh": "TanhGELU",
+    "silu": "SiLU",
+}
 SHOWN = {
     **{"cross_entropy": "cross_entropy", "causal": "causal", "log_softmax": "log_softmax", "sigmoid": "sigmoid"},
-    **{"relu": "ReLU", "squared_relu": "ReLU²", "gelu": "GELU", "gelu_tanh": "TanhGELU", "silu": "SiLU"},
-    **{"relu_slope": "ReLU'", "squared_relu_slope": "ReLU²'", "gelu_slope": "GELU'", "gelu_tanh_slope": "TanhGELU'"},
-    "silu_slope": "SiLU'",
+    **_ACTIVATIONS,
+    **{f"{name}_slope": f"{shown}'" for name, shown in _ACTIVATIONS.items()},
 }
 """Functions that formulas write by name; of all others they have the body."""
 BACK = {
@@ -66,7 +72,7 @@ BACK = {
     "rmsnorm": ("rmsnorm_back(d, a, b, e)", "rmsnorm_gain(d, a, e)"),
     "adaptive": ("adaptive_back(d, a, b, e)",),
     "cross_entropy": ("d * ((softmax(a) - target(b, a)) / times(a))",),
-    **{name: (f"d * {name}_slope(a)",) for name in ("relu", "squared_relu", "gelu", "gelu_tanh", "silu")},
+    **{name: (f"d * {name}_slope(a)",) for name in _ACTIVATIONS},
 }
 """As `Primitive.vjp`, where the rules of the primitives would say it at length; e is the last argument."""
 RULES = {
@@ -127,7 +133,7 @@ OF_CELLS |= {"layernorm_gain", "rmsnorm_gain"}
 
 
 @lru_cache(maxsize=4096)
-def expanded(call: Call) -> Tree:
+def expanded(call: Tree) -> Tree:
     """A call of a defined function as its body, with the arguments and the steps in their places."""
     definition = DEFINITIONS[call.function]
     filled: dict[Tree, Tree] = {}
@@ -139,25 +145,21 @@ def expanded(call: Call) -> Tree:
         filled[Reference(name)] = Call("aside", (given,), (name,)) if name == "ε" else given
     for name, step in definition.steps:
         step = substituted(_along(step, call.settings), filled)
-        filled[Reference(name)] = Call("aside", (mapped(step, _natural),), (name,))
+        filled[Reference(name)] = Call("aside", (step,), (name,))
     return mapped(substituted(_along(definition.body, call.settings), filled), _natural)
 
 
 def _natural(tree: Tree) -> Tree | None:
     """A power of e is an exponential."""
-    if isinstance(tree, Call) and tree.function == "power" and tree.arguments[0] == Constant(math.e):
+    if tree.function == "power" and tree.arguments[0] == Constant(math.e):
         return Call("exp", (mapped(tree.arguments[1], _natural),))
     return None
 
 
 def _along(tree: Tree, axis: tuple[int | None, ...]) -> Tree:
     """A definition's tree with its reductions along another axis, if there is one."""
-
-    def change(node: Tree) -> Tree | None:
-        if not isinstance(node, Call):
-            return None
-        is_usual = node.function in ("shift", "mean", *BY_ROWS) and not node.settings
-        settings = axis if is_usual or node.settings == (-1,) else node.settings
-        return Call(node.function, tuple(mapped(each, change) for each in node.arguments), settings)
-
-    return mapped(tree, change) if axis else tree
+    if not axis or not tree.function:
+        return tree
+    is_usual = tree.function in ("shift", "mean", *BY_ROWS) and not tree.settings
+    settings = axis if is_usual or tree.settings == (-1,) else tree.settings
+    return Call(tree.function, tuple(_along(each, axis) for each in tree.arguments), settings)

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.core.language import N_
 from vitral.explanation.expressions.definitions import DEFINITIONS, DIRECT, expanded
 from vitral.explanation.expressions.parser import FOLDS, FUNCTIONS, GRADIENT
 from vitral.explanation.expressions.primitives import PRIMITIVES
@@ -108,8 +107,11 @@ def _sized(call: Call, parts: list[Tensor]) -> Tensor:
             "{function} of {shapes}: the shapes do not fit", function=call.function, shapes=found
         ) from None
     if value.numel() > MOST_ELEMENTS:
-        complaint = N_("{function}: {n:,} numbers in one step; a worked example is smaller")
-        raise UsageError(complaint, function=call.function, n=value.numel())
+        raise UsageError(
+            "{function}: {n:,} numbers in one step; a worked example is smaller",
+            function=call.function,
+            n=value.numel(),
+        )
     return value.to("meta")  # of constants alone it has numbers
 
 

@@ -3,7 +3,7 @@
 import ast
 import math
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
@@ -75,12 +75,11 @@ OPERATORS: dict[type[ast.AST], str] = {
 COMPARISONS: dict[type[ast.AST], str] = {ast.Lt: "less", ast.Gt: "less", ast.Eq: "equal"}
 
 
-def parse(text: str, known: Callable[[str], str] = lambda name: name) -> Tree:
+def parse(text: str) -> Tree:
     """The tree of an expression.
 
     Args:
         text: such as "softmax(q @ k.T / sqrt(2)) @ v".
-        known: returns the quantity that a name stands for.
 
     Raises:
         UsageError: not an expression of this language, or a long one; the message names the part.
@@ -96,7 +95,7 @@ def parse(text: str, known: Callable[[str], str] = lambda name: name) -> Tree:
         raise UsageError("{text!r} is not an expression", text=_short(text)) from None
     if _depth(parsed) > MOST_DEEP:
         raise UsageError("the expression {text!r} is nested too deep", text=_short(text))
-    return _Reader(known).tree(parsed.body)
+    return _Reader().tree(parsed.body)
 
 
 @lru_cache
@@ -107,7 +106,7 @@ def read(text: str, own: Collection[str] = ()) -> Tree:
         text: the expression.
         own: names that are no constants.
     """
-    return _Reader(lambda name: name, own, is_author=False).tree(ast.parse(text.strip(), mode="eval").body)
+    return _Reader(own, is_author=False).tree(ast.parse(text.strip(), mode="eval").body)
 
 
 def _short(text: str) -> str:
@@ -122,20 +121,19 @@ def _depth(node: ast.AST) -> int:
 
 
 class _Reader:
-    def __init__(self, known: Callable[[str], str], own: Collection[str] = (), *, is_author: bool = True) -> None:
-        self.known, self.own, self.is_author = known, own, is_author
+    def __init__(self, own: Collection[str] = (), *, is_author: bool = True) -> None:
+        self.own, self.is_author = own, is_author
 
     def tree(self, node: ast.expr) -> Tree:
         match node:
             case ast.Constant(int() | float() as value) if not isinstance(value, bool) and abs(value) < LARGEST:
                 return Constant(float(value))
             case ast.Name(name):
-                is_constant = name in NAMES and name not in self.own and self.known(name) == name
-                return Constant(NAMES[name]) if is_constant else Reference(self.known(name))
+                return Constant(NAMES[name]) if name in NAMES and name not in self.own else Reference(name)
             case ast.Attribute(value, "T"):
                 return Call("transpose", (self.tree(value),))
             case ast.Attribute(ast.Name(table), name):
-                return Reference(self.known(f"{table}.{name}"))
+                return Reference(f"{table}.{name}")
             case ast.UnaryOp() | ast.BinOp() | ast.Compare():
                 return self.operator(node)
             case ast.Call(ast.Name(function), arguments, keywords):

@@ -299,7 +299,7 @@ PRIMITIVES: dict[str, Primitive] = {
         at=lambda i, s, *shape: _unflat(sum(n * math.prod(shape[at + 1 :]) for at, n in enumerate(i)), s),
     ),
     # Choices of the next token are searches in Python; `rows` writes them.
-    "place of largest": Primitive("named", _largest),
+    "largest": Primitive("named", _largest),
     "keep top k": _filter(_keep_top_k),
     "keep top p": _filter(keep_top_p),
     "keep min p": _filter(keep_min_p),

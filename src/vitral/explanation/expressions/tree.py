@@ -8,8 +8,16 @@ import torch
 from torch import Tensor
 
 
+class Leaf:
+    """A tree that calls nothing."""
+
+    function = ""
+    arguments: tuple["Tree", ...] = ()
+    settings: tuple[Any, ...] = ()
+
+
 @dataclass(frozen=True)
-class Reference:
+class Reference(Leaf):
     """A quantity by name."""
 
     name: str
@@ -31,7 +39,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Constant:
+class Constant(Leaf):
     """A number, or a table of numbers; formulas write `symbol` for it, as d_k or M."""
 
     value: float | Table
@@ -73,7 +81,7 @@ Tree = Reference | Constant | Call
 def nodes(tree: Tree) -> Iterator[Tree]:
     """Every node, the root first."""
     yield tree
-    for argument in tree.arguments if isinstance(tree, Call) else ():
+    for argument in tree.arguments:
         yield from nodes(argument)
 
 

@@ -1,7 +1,16 @@
 """Formulas and arithmetic as small trees, and their written forms: plain text, MathML and LaTeX."""
 
-from vitral.explanation.formulas.forms import latex, lines, markdown_latex, mathml, text
-from vitral.explanation.formulas.writer import MOST_TERMS, decimals, number, value_of
+from vitral.explanation.formulas.forms import (
+    MOST_TERMS,
+    decimals,
+    latex,
+    lines,
+    markdown_latex,
+    mathml,
+    number,
+    text,
+    value_of,
+)
 
 __all__ = [
     "MOST_TERMS",

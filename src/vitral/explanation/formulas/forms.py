@@ -1,12 +1,354 @@
-"""Formulas in plain text, in LaTeX for pdflatex, in the LaTeX of Markdown, and in MathML Core."""
+"""Formulas in plain text, in LaTeX for pdflatex, in the LaTeX of Markdown, and in MathML Core.
+
+One walk over the parts of a formula, whose pieces each form puts together by its own templates. The numbers have the
+digits with which a written equation stays true.
+"""
 
 import html
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import ClassVar, Self
 
+from vitral.core.language import N_
 from vitral.core.latex import escape
 from vitral.core.text import columns, visible
-from vitral.explanation.formulas.notation import Difference, Equation, Expression, Name, Number, Sum, Words
-from vitral.explanation.formulas.writer import Form
+from vitral.explanation.formulas.notation import (
+    EXP,
+    Apply,
+    Difference,
+    Equation,
+    Expression,
+    Fraction,
+    Name,
+    Number,
+    Over,
+    Power,
+    Product,
+    Root,
+    Sum,
+    Words,
+    exact,
+    mapped,
+)
 from vitral.explanation.phrasebook import Phrases
+
+MOST_TERMS = 5
+"""Of a longer sum or list this many terms are written, the largest; the others are counted, those of a sum added up."""
+LOST = 0.1
+"""The numbers of a denominator have so many digits that their roundings change this share of its value at most."""
+MOST_DECIMALS = 330
+"""No number of double precision needs more."""
+
+
+def number(value: float, digits: int) -> str:
+    """A number with a fixed number of decimals, with the signs ∞ and −, and no minus before zero.
+
+    >>> number(-1.25, 1), number(-0.0001, 3), number(-math.inf, 3)
+    ('−1.2', '0.000', '−∞')
+    """
+    if math.isnan(value):
+        return "?"
+    written = "∞" if math.isinf(value) else f"{abs(value):.{digits}f}"
+    return f"−{written}" if value < 0 and (written == "∞" or float(written)) else written
+
+
+def decimals(most: int, *values: float, slack: float = 1e-9) -> int:
+    """The fewest decimals with which numbers are whole, as far as can be seen; at most so many."""
+    fits = (n for n in range(most) if all(abs(round(value, n) - value) < slack for value in values))
+    return next(fits, most)
+
+
+def value_of(expression: Expression) -> float:
+    """The value of an expression of numbers; NaN if it contains names or divides by zero."""
+    try:
+        return _value(expression)
+    except OverflowError:
+        return math.inf
+    except (ZeroDivisionError, ValueError):
+        return math.nan
+
+
+def _value(expression: Expression) -> float:
+    match expression:
+        case Number(value):
+            return value
+        case Product(factors):
+            return math.prod(map(_value, factors))
+        case Sum(terms):
+            return math.fsum(map(_value, terms))
+        case Difference(left, right):
+            return _value(left) - _value(right)
+        case Fraction(above, below):
+            return _value(above) / _value(below)
+        case Root(inside):
+            return math.sqrt(_value(inside))
+        case Power(base, exponent):
+            return math.pow(math.e if base == EXP else _value(base), _value(exponent))
+        case Apply("max" | "min" as function, arguments):
+            values = [*map(_value, arguments)]
+            return math.nan if any(map(math.isnan, values)) else max(values) if function == "max" else min(values)
+        case Name("π"):
+            return math.pi
+        case _:
+            return math.nan
+
+
+def needed(below: Expression, digits: int) -> int:
+    """The decimals that the numbers of a denominator need, at least `digits`."""
+    inside = below.inside if isinstance(below, Root) else below
+    size = abs(value_of(inside))
+    if not 0 < size < math.inf:
+        return digits
+    close = (n for n in range(digits, MOST_DECIMALS) if abs(value_of(_to(inside, n)) - value_of(inside)) <= LOST * size)
+    return next(close, digits)
+
+
+def _to(expression: Expression, decimals: int) -> Expression:
+    """The expression as it is read when its numbers are written with so many decimals."""
+    is_rounded = lambda part: isinstance(part, Number) and not part.exact and math.isfinite(part.value)  # noqa: E731
+    return mapped(expression, lambda part: exact(round(part.value, decimals)) if is_rounded(part) else None)
+
+
+def argument_digits(function: Apply, digits: int) -> int:
+    """The decimals that the argument of a logarithm or of a step needs: not 0, and on the same side of the step."""
+    match function:
+        case Apply("log", (argument,)):
+            return needed(argument, digits)
+        case Apply("floor", (argument,)) if math.isfinite(value := value_of(argument)):
+            enough = (n for n in range(digits, MOST_DECIMALS) if math.floor(round(value, n)) == math.floor(value))
+            return next(enough, digits)
+    return digits
+
+
+WORDS = frozenset(
+    (N_("sin"), N_("mean"), N_("sum"), N_("row"), N_("kept"), N_("others"), N_("scaled"), N_("masked"), N_("weights"))
+)
+"""Names in formulas that are words of a language; all other names are those of quantities and functions."""
+NOISE = 1e-15
+"""What is smaller is 0, up to the rounding of double precision."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """Writes expressions in one form: plain text, unless a subclass has other templates.
+
+    Attributes:
+        digits: after the point of numbers.
+        say: the language of words.
+    """
+
+    digits: int
+    say: Phrases
+
+    BRACKETS: ClassVar = "({})"
+    SIGN: ClassVar = " {} "
+    COMMA: ClassVar = "{} "
+    DOT: ClassVar = "·"
+    SPACE: ClassVar = " "
+    """Between matrices side by side."""
+    APPLIED: ClassVar = "{}{}"
+    TOGETHER: ClassVar = "; "
+    TRANSPOSED: ClassVar = "ᵀ"
+    LOOSE: ClassVar[tuple[type, ...]] = (Sum, Difference, Fraction)
+    """Factors that need brackets."""
+
+    def write(self, expression: Expression) -> str:
+        """The expression in this form."""
+        match expression:
+            case Number():
+                return self.number(self.say.number(self.written(expression)))
+            case Name(letters, below):
+                return self.name(replace(expression, letters=self.told(letters), below=self.told(below)))
+            case Words(words, own):
+                return self.words(words if own else self.say.told(words))
+            case Equation():
+                return self.together([self.sign("=").join(self.sides(each)) for each in expression.all()])
+            case Apply(function, arguments):
+                inside = self.finer(argument_digits(expression, self.digits)).listed(arguments)
+                return self.APPLIED.format(self.function(self.told(function)), self.brackets(inside))
+            case Over(index, body, sign):
+                return self.over(sign, self.told(index), self.factor(body, later=False))
+        return self.arithmetic(expression)
+
+    def arithmetic(self, expression: Sum | Product | Difference | Fraction | Root | Power) -> str:
+        """An expression of operators."""
+        match expression:
+            case Product(factors, tight):
+                return self.product([self.factor(factor, place > 0) for place, factor in enumerate(factors)], tight)
+            case Sum(terms):
+                return "".join(self.terms(terms))
+            case Difference(left, right):
+                return self.write(left) + self.sign("−") + self.bracketed(right, negative=True)
+            case Fraction(above, Sum((below,)) | below):
+                return self.finer(needed(below, self.digits)).fraction(above, below)
+            case Root(inside):
+                return self.root(inside)
+            case Power(base, exponent):
+                # Below a root a small number has as many digits as it needs, since the root is much larger.
+                is_root = isinstance(base, Number) and 0 < value_of(exponent) < 1
+                return self.finer(needed(base, self.digits) if is_root else self.digits).power(base, exponent)
+
+    def finer(self, digits: int) -> Self:
+        """The same with other digits."""
+        return replace(self, digits=digits)
+
+    def sides(self, equation: Equation) -> list[str]:
+        """The sides of an equation; a side written like the one before is not repeated."""
+        written = [self.write(side) for side in equation.sides]
+        return [side for before, side in zip(["", *written], written, strict=False) if side != before]
+
+    def told(self, letters: str) -> str:
+        """A name; translated if it is a word."""
+        return letters if letters not in WORDS or self.say.in_data else self.say.told(letters)
+
+    def written(self, expression: Number) -> str:
+        """The characters of a number, with a decimal point."""
+        value, digits = expression.value, self.digits
+        if not math.isfinite(value):
+            return number(value, digits)
+        if expression.exact:
+            return f"{Decimal(repr(float(value) + 0.0)):f}".removesuffix(".0").replace("-", "−")
+        # Without trailing zeros: 0.5, not 0.500.
+        if NOISE < abs(value) < 0.5 * 10.0**-digits:
+            return number(value, digits)  # 0.000: rounded, and not 0
+        slack = max(min(1e-9, 10.0 ** -(digits + 6)), 1e-16 * abs(value))
+        return number(value, decimals(digits, value, slack=slack))
+
+    def is_negative(self, expression: Expression) -> bool:
+        """Whether the written form begins with a minus sign: a number, a first factor, a numerator."""
+        match expression:
+            case Number():
+                return self.written(expression).startswith("−")
+            case Product((first, *_)) | Fraction(first):
+                return self.is_negative(first)
+        return False
+
+    def bracketed(
+        self, expression: Expression, *, negative: bool = False, loose: tuple[type, ...] = (Sum, Difference)
+    ) -> str:
+        """In brackets if it is a sum, or if `negative` and it begins with a minus sign."""
+        inside = self.write(expression)
+        must = isinstance(expression, loose) or (negative and self.is_negative(expression))
+        return self.brackets(inside) if must else inside
+
+    def factor(self, expression: Expression, later: bool) -> str:
+        """A factor of a product, in brackets if it is a sum."""
+        return self.bracketed(expression, negative=later, loose=(*self.LOOSE, Over) if later else self.LOOSE)
+
+    def closed(self, expression: Expression, *simple: type) -> str:
+        """In brackets unless it is simple and no negative number."""
+        inside = self.write(expression)
+        return inside if isinstance(expression, simple) and not self.is_negative(expression) else self.brackets(inside)
+
+    def shown(self, sizes: list[float], named: int) -> list[int]:
+        """The places of the parts of a sum or list that are written: of a long one the largest.
+
+        Args:
+            sizes: of the parts; NaN for names.
+            named: how many are written of a long one with names.
+        """
+        if self.say.whole or len(sizes) <= MOST_TERMS + 1:
+            return [*range(len(sizes))]
+        if any(map(math.isnan, sizes)):
+            return [*range(named)]
+        return sorted(sorted(range(len(sizes)), key=lambda place: -sizes[place])[:MOST_TERMS])
+
+    def terms(self, terms: tuple[Expression, ...]) -> Iterator[str]:
+        """Terms with signs between them; of a long sum the largest, then the sum of the others."""
+        values = [*map(value_of, terms)]
+        places = self.shown([*map(abs, values)], len(terms))
+        yield self.bracketed(terms[places[0]]) if terms else self.number("0")
+        for term in (terms[place] for place in places[1:]):
+            is_negative = self.is_negative(term)
+            yield self.sign("−" if is_negative else "+")
+            yield self.write(_negated(term)) if is_negative else self.bracketed(term)
+        if rest := [value for place, value in enumerate(values) if place not in places]:
+            phrase = "page.more_term" if len(rest) == 1 else "page.more_terms"
+            total = self.say.number(self.written(Number(math.fsum(rest))))
+            yield self.sign("+") + self.words(self.say(phrase, count=len(rest), total=total))
+
+    def listed(self, arguments: tuple[Expression, ...]) -> str:
+        """Arguments with commas between them, semicolons beside decimal commas; of a long list the largest."""
+        places = self.shown([*map(value_of, arguments)], MOST_TERMS)
+        left = len(arguments) - len(places)
+        gap = [self.words(self.say("page.gap", count=left))] if left else []
+        return self.sign(";" if self.say.has_comma else ",").join([*(self.write(arguments[at]) for at in places), *gap])
+
+    def marks(self, above: str) -> str:
+        """A superscript: a mark, as a block's number or a matrix's letter, and the sign of a transposed matrix."""
+        letters = above.removesuffix("T") if above == "T" or above.startswith("(") else above.removesuffix("ᵀ")
+        return (self.mark(letters) if letters else "") + (self.TRANSPOSED if letters != above else "")
+
+    # What a form may say in another way.
+
+    def number(self, letters: str) -> str:
+        """A number, given its characters."""
+        return letters
+
+    def name(self, name: Name) -> str:
+        """A quantity's name, as q[2,1] and W^Q[:,1]; letters below a letter after an underscore: √d_k."""
+        short = len(name.letters) == 1 and name.below.isalpha()
+        below = f"_{name.below}" if short else f"[{name.below}]" if name.below else ""
+        return f"{name.letters}{self.marks(name.above)}{below}"
+
+    def mark(self, letters: str) -> str:
+        """The letters of a superscript."""
+        return f"^{letters}"
+
+    def words(self, words: str) -> str:
+        """Plain words."""
+        return words
+
+    def function(self, function: str) -> str:
+        """A function's name."""
+        return self.words(function)
+
+    def sign(self, sign: str) -> str:
+        """An operator or relation sign."""
+        return (self.COMMA if sign in ",;" else self.SIGN).format(sign)
+
+    def brackets(self, inside: str) -> str:
+        """Round brackets."""
+        return self.BRACKETS.format(inside)
+
+    def product(self, factors: list[str], tight: bool) -> str:
+        """Factors that are already written, and bracketed where needed."""
+        return (self.SPACE if tight else self.DOT).join(factors)
+
+    def together(self, equations: list[str]) -> str:
+        """Several equations that are already written."""
+        return self.TOGETHER.join(equations)
+
+    def fraction(self, above: Expression, below: Expression) -> str:
+        """A fraction."""
+        return f"{self.factor(above, later=False)} / {self.closed(below, Number, Name, Root, Power)}"
+
+    def root(self, inside: Expression) -> str:
+        """A square root."""
+        return f"√{self.closed(inside, Name, Number)}"
+
+    def power(self, base: Expression, exponent: Expression) -> str:
+        """A power; in plain text those of e are exp(…)."""
+        if base == EXP:
+            return f"exp({self.write(exponent)})"
+        return f"{self.closed(base, Name, Apply, Number)}^{self.closed(exponent, Number, Name)}"
+
+    def over(self, sign: str, index: str, body: str) -> str:
+        """A sum, product or choice over an index; `body` is already written."""
+        return f"{sign}_{index} {body}"
+
+
+def _negated(expression: Expression) -> Expression:
+    """The expression without its leading minus sign."""
+    match expression:
+        case Product((first, *others), tight):
+            return Product((_negated(first), *others), tight)
+        case Fraction(above, below):
+            return Fraction(_negated(above), below)
+    assert isinstance(expression, Number)
+    return Number(-expression.value, expression.exact)
 
 
 def text(expression: Expression, digits: int, say: Phrases) -> str:

@@ -15,8 +15,7 @@ from vitral.explanation.checks.checker import check
 from vitral.explanation.checks.diagnosis import REPRODUCED
 from vitral.explanation.checks.report import ORDER, CheckedQuantity, CheckReport, Verdict
 from vitral.explanation.examples.document import Document
-from vitral.explanation.grading.answers import read_answers
-from vitral.explanation.grading.key import AnswerKey
+from vitral.explanation.grading.answers import AnswerKey, read_answers
 
 Credit = Annotated[float, Field(ge=0, le=1)]
 Points = Annotated[float, Field(ge=0, le=1e6)]

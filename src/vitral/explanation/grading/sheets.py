@@ -13,9 +13,8 @@ from vitral.core.language import N_, in_language
 from vitral.explanation.checks.report import ReportText, Verdict
 from vitral.explanation.documents import read_document
 from vitral.explanation.examples.by_name import find_example
-from vitral.explanation.grading.answers import agreement
+from vitral.explanation.grading.answers import AnswerKey, agreement
 from vitral.explanation.grading.grading import GradingRule, SheetGrade, grade_document
-from vitral.explanation.grading.key import AnswerKey
 from vitral.explanation.phrasebook import phrases
 
 MOST_SHEETS = 5000

@@ -15,7 +15,6 @@ from vitral.explanation.expressions import (
     Tree,
     compute,
     expanded,
-    mapped,
     read,
     references,
     substituted,
@@ -23,7 +22,7 @@ from vitral.explanation.expressions import (
 from vitral.explanation.expressions.definitions import BACK
 
 _LETTERS = ("d", "y", "a", "b", "c", "e")
-OF_SETTINGS = ("grouped", "split", "unpicked", "partner", "gathered", "folded", "shaped")
+OF_SETTINGS = ("grouped", "split", "unpicked", "partner", "gathered", "shaped")
 """Functions of gradients that take their settings from the function that they go back through."""
 
 
@@ -83,7 +82,7 @@ def _shares(tree: Tree, result: Tree, d: Tree, values: Mapping[str, Tensor]) -> 
     """What a tree with this result and this gradient adds to the gradient of each name in it."""
     if isinstance(tree, Reference):
         return [(tree.name, _summed(d, values[tree.name].shape, values))]
-    if isinstance(tree, Constant) or not references(tree):
+    if not references(tree):
         return []
     if tree.function in DEFINITIONS and tree.function not in BACK:
         return _shares(expanded(tree), result, d, values)
@@ -98,15 +97,14 @@ def _shares(tree: Tree, result: Tree, d: Tree, values: Mapping[str, Tensor]) -> 
     found = []
     for argument, rule in zip(tree.arguments, rules, strict=False):
         if references(argument):
-            share = substituted(mapped(read(rule, _LETTERS), lambda node: _with_settings(node, tree, values)), filled)
-            share = simple(share)
-            if not isinstance(argument, Call) or argument.function != "rows":
+            share = simple(substituted(_with_settings(read(rule, _LETTERS), tree, values), filled))
+            if argument.function != "rows":
                 share = _summed(share, compute(argument, values).shape, values)
             found += _shares(argument, argument, share, values)
     return found
 
 
-def _pieces(tree: Call, d: Tree, values: Mapping[str, Tensor]) -> Iterator[tuple[Tree, Tree]]:
+def _pieces(tree: Tree, d: Tree, values: Mapping[str, Tensor]) -> Iterator[tuple[Tree, Tree]]:
     """The arguments of `concat`, each with its part of the gradient."""
     axis, start = tree.settings[0] if tree.settings else -1, 0
     for part in tree.arguments:
@@ -115,20 +113,19 @@ def _pieces(tree: Call, d: Tree, values: Mapping[str, Tensor]) -> Iterator[tuple
         start += size
 
 
-def _with_settings(node: Tree, tree: Call, values: Mapping[str, Tensor]) -> Tree | None:
-    if not isinstance(node, Call):
-        return None
-    change = lambda part: _with_settings(part, tree, values)  # noqa: E731
-    arguments = tuple(mapped(each, change) for each in node.arguments)
-    if node.function in OF_SETTINGS:
+def _with_settings(rule: Tree, tree: Tree, values: Mapping[str, Tensor]) -> Tree:
+    """A rule with the settings of the call that it goes back through."""
+    function, settings = rule.function, rule.settings
+    if not function:
+        return rule
+    if function == "folded":
+        function, settings = "sum", tree.settings[:1]
+    elif function in OF_SETTINGS:
         shape = tuple(compute(tree.arguments[0], values).shape)
-        settings = shape if node.function == "shaped" else tree.settings or shape[-1:]
-        if node.function == "folded":
-            return Call("sum", arguments, tree.settings[:1])
-        return Call(node.function, arguments, settings)
-    if node.function.endswith("_back") and tree.settings:
-        return Call(node.function, arguments, tree.settings)
-    return None
+        settings = shape if function == "shaped" else tree.settings or shape[-1:]
+    elif function.endswith("_back"):
+        settings = tree.settings
+    return Call(function, tuple(_with_settings(each, tree, values) for each in rule.arguments), settings)
 
 
 def _summed(d: Tree, shape: Sequence[int], values: Mapping[str, Tensor]) -> Tree:

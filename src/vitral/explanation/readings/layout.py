@@ -95,10 +95,6 @@ class Conventions:
             settings = tuple(OTHER.get(each, each) for each in settings[:1]) + settings[1:]
         elif function == "merge":  # heads one below the other
             function = "stack"
-        elif not _is_by_cells(function):
+        elif function not in KEPT and (function not in PRIMITIVES or PRIMITIVES[function].kind != "cell"):
             return Call("transpose", (self._over(tree, turned=False),))
         return replace(self._over(tree, turned=True), function=function, settings=settings)
-
-
-def _is_by_cells(function: str) -> bool:
-    return function in KEPT or (function in PRIMITIVES and PRIMITIVES[function].kind == "cell")

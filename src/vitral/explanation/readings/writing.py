@@ -31,6 +31,7 @@ from vitral.explanation.expressions import (
     nodes,
 )
 from vitral.explanation.expressions.definitions import BY_ROWS, OF_CELLS, SHOWN
+from vitral.explanation.formulas.forms import value_of
 from vitral.explanation.formulas.notation import (
     EXP,
     ONE,
@@ -52,7 +53,6 @@ from vitral.explanation.formulas.notation import (
     exact,
     mapped,
 )
-from vitral.explanation.formulas.writer import value_of
 
 PLAIN = {0.0: ZERO, 1.0: ONE}
 WEIGHTS = ("q", "k", "v", "o", "u", "up", "down", "gate")
@@ -65,18 +65,11 @@ OF_AXIS = {-1: Words(N_("rows")), -2: Words(N_("columns"))}
 MOST_WRITTEN = 12
 """A sum of more terms is written with their values instead of the arithmetic of each."""
 FROM_ONE, FROM_ZERO = N_("p is counted from 1, i from 0"), N_("p and i are counted from 0")
-LARGEST = "place of largest"
+LARGEST = "largest"
 KEPT = ("keep top k", "keep top p", "keep min p")
 NOT_KEPT = N_("0 for words that are not kept")
 COMPUTED = ("sin", "cos", "tanh", "Φ", "φ")
 """Functions of one number whose values are a stage of their own, as powers of e are."""
-
-
-READINGS = {
-    **{"aside": "aside", "plain": "plain", "matmul": "product"},
-    **{"fold": "folded", "move": "moved", "named": "named", "silent": "silent"},
-}
-"""By function or kind: the method that reads it; what is computed number by number is read by `combined`."""
 
 
 class NoRule(Exception):
@@ -101,10 +94,6 @@ def _letter(name: str) -> Name:
     return Name(letter, below=below)
 
 
-def _is_at(index: Index) -> bool:
-    return any(isinstance(place, int) for place in index)
-
-
 def _is_whole(index: Index) -> bool:
     return all(place is None for place in index)
 
@@ -112,9 +101,9 @@ def _is_whole(index: Index) -> bool:
 class Writer:
     """Reads trees over some quantities."""
 
-    def __init__(self, values: Mapping[str, Tensor], *, first: int = 1, heads: int = 1) -> None:
-        """Values of the quantities; the number of the first row; the number of heads side by side."""
-        self.values, self.first, self.heads = values, first, heads
+    def __init__(self, values: Mapping[str, Tensor], first: int = 1) -> None:
+        """Values of the quantities; the number of the first row."""
+        self.values, self.first = values, first
         self.at_cell, self.numbers, self.is_author = False, False, True
         self.made: dict[Tree, Tensor] = {}
 
@@ -137,21 +126,21 @@ class Writer:
         made: list[Expression] = []
         with suppress(NoRule):
             made.append(self.at(tree, index))
-        if isinstance(tree, Call) and tree.function == LARGEST:
+        if tree.function == LARGEST:
             return tuple(made)
         made.append(self.at(tree, index, numbers=True))
         if made[-1] == ZERO and not isinstance(made[0], Name):
             return (ZERO,)
         while (after := mapped(made[-1], _settled)) != made[-1]:
             made.append(after)
-        if short and isinstance(tree, Call) and tree.function in (*_COMBINED, "maximum", "minimum"):
+        if short and tree.function in (*_COMBINED, "maximum", "minimum"):
             made.append(combined(tree.function, [self.number(each, index) for each in tree.arguments]))
         return tuple(part for place, part in enumerate(made) if not place or not isinstance(part, Number))
 
     def before(self, tree: Tree, index: Index) -> tuple[Equation, ...]:
         """The numbers on the side that a cell uses, as the mean of its row, each with its arithmetic."""
         made: list[Equation] = []
-        if isinstance(tree, Call) and tree.function == LARGEST:
+        if tree.function == LARGEST:
             shares = tuple(map(Number, self.value(tree.arguments[0]).tolist()))
             made.append(Equation((Apply("max", shares), Number(max(share.value for share in shares)))))
         for call in asides(tree):
@@ -166,11 +155,11 @@ class Writer:
         rank = self.value(tree).dim()
         if cases := self.cases(name, tree):
             return Equation(cases[0].sides, after=(*cases[1:], *self._after(tree)))
-        letters = ("i", "j")[-rank:] if isinstance(tree, Call) and tree.function in OF_CELLS else ()
-        letters = letters[::-1] if isinstance(tree, Call) and tree.settings else letters
+        letters = ("i", "j")[-rank:] if tree.function in OF_CELLS else ()
+        letters = letters[::-1] if tree.settings else letters
         index = (*(None,) * (rank - len(letters)), *letters)
         below = ",".join(letters)
-        if isinstance(tree, Call) and tree.function == "unpicked" and tree.settings[0] == -2:
+        if tree.function == "unpicked" and tree.settings[0] == -2:
             row, end = tree.settings[1:]
             below = f"{row + self.first},:" if end == row + 1 else below
         return Equation((replace(name, below=below), self.read(tree, index)), after=tuple(self._after(tree)))
@@ -255,9 +244,11 @@ class Writer:
                 return ZERO if chosen == Constant(0.0) else self.read(chosen, self.aligned(chosen, index))
             case Call(function) if function in DEFINITIONS:
                 return self.defined(tree, index)
-        kind = tree.function if tree.function in READINGS else _kind(tree)
-        if kind in READINGS:
-            return getattr(self, READINGS[kind])(tree, index)
+        kind = tree.function if tree.function in ("aside", "plain") else _kind(tree)
+        return getattr(self, kind)(tree, index)  # the method that is named after the kind
+
+    def cell(self, tree: Call, index: Index) -> Expression:
+        """A function that is computed number by number."""
         return combined(tree.function, [self.read(each, self.aligned(each, index)) for each in tree.arguments])
 
     def defined(self, tree: Call, index: Index) -> Expression:
@@ -334,7 +325,7 @@ class Writer:
         has_columns = self.value(tree).shape[-1:] not in ((), (1,)) and not _is_whole(index)
         return self.placed(_letter(name), *self.aligned(tree, index)[-2:]) if has_columns else _letter(name)
 
-    def product(self, tree: Call, index: Index) -> Expression:
+    def dot(self, tree: Call, index: Index) -> Expression:
         """A sum of products; that of values by their weights is written as a sum over j, without weights of 0."""
         left, right = tree.arguments
         a, b = self.value(left), self.value(right)
@@ -356,7 +347,7 @@ class Writer:
             return Over("j", self.read(left, row) * self.read(right, column))
         return self.read(left, row) * self.read(right, column)
 
-    def folded(self, tree: Call, index: Index) -> Expression:
+    def fold(self, tree: Call, index: Index) -> Expression:
         """A reduction: of numbers its terms, of names a sum over a letter, or the function's name."""
         inside, function, settings = tree.arguments[0], tree.function, tree.settings
         shape = self.value(inside).shape
@@ -377,7 +368,7 @@ class Writer:
             )
         letter = "h" if len(shape) - axes[0] == 3 else "i" if len(settings) > 1 else "l"
         place[axes[0]] = letter if letter != "h" or self.at_cell else None
-        are_kept = isinstance(inside, Call) and inside.function in KEPT
+        are_kept = inside.function in KEPT
         return Over("kept" if are_kept else letter, self.read(inside, tuple(place)))
 
     def totalled(self, tree: Call, ranges: list[Any]) -> Expression:
@@ -386,7 +377,7 @@ class Writer:
         if function == "seen":
             is_seen = (self.value(tree.arguments[1]) == 0).expand(self.value(inside).shape)
             places = [each for each in places if is_seen[each]]
-        if isinstance(inside, Call) and inside.function in KEPT:
+        if inside.function in KEPT:
             places = [each for each in places if self.value(inside)[each] > 0]
         is_long = len(places) > MOST_WRITTEN and function in ("sum", "mean") and self.is_author
         terms = [self.number(inside, each) if is_long else self.read(inside, each) for each in places]
@@ -395,7 +386,7 @@ class Writer:
         total = added(*terms)
         return total if function == "sum" or len(places) == 1 else total / exact(len(places))
 
-    def moved(self, tree: Call, index: Index) -> Expression:
+    def move(self, tree: Call, index: Index) -> Expression:
         """Numbers in another place."""
         inside = tree.arguments[0]
         if tree.function == "spread" and inside == Constant(1.0):
@@ -404,7 +395,7 @@ class Writer:
         whole = _is_whole(index) and not self.numbers and not (function == "transpose" and len(shape) < 2)
         at: Index = (None,) * len(shape) if whole else PRIMITIVES[function].moved(index, shape, *tree.settings)
         made = self.read(inside, at)
-        if function in ("merge", "stack") and self.heads > 1 and not self.numbers:
+        if function in ("merge", "stack") and shape[0] > 1 and not self.numbers:
             if whole or None in index[-2:]:
                 return Apply("Concat", (made,)) if whole else self.placed(Name("Concat(z)"), *index[-2:])
             return replace(made, below=f"{at[0] + self.first},{made.below}") if isinstance(made, Name) else made
@@ -414,7 +405,7 @@ class Writer:
             return Apply(function, (made,))
         if function == "lookup" and whole:
             return Name("E", below="token")
-        if function == "pick" and not _is_at(index):
+        if function == "pick" and not any(isinstance(place, int) for place in index):
             (axis, start, end), made = tree.settings, self.read(inside, (None,) * len(shape))
             first, last = "" if start is None else str(start + 1), "" if end is None else str(end)
             some = str(start) if (start or 0) < 0 else first if first == last else f"{first}…{last}"

@@ -6,14 +6,11 @@ PyTorch makes them for lengths that are not known, so no step of the traced mode
 import copy
 import hashlib
 import importlib
-import logging
-import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +18,9 @@ from torch.export import Dim
 
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.files import as_json
+from vitral.core.graphs import quietly
 from vitral.core.taps import Recorder
-from vitral.data.answers import ANSWER
+from vitral.data.answers import ANSWER, END
 from vitral.interop.foreign import WITHOUT_PROOF, needed
 from vitral.interop.model_graphs import FlatCache, Placing, cache_names, has_cache, joint_prefix
 from vitral.interop.proof import Draft, Opened, cannot_open, source_of
@@ -30,7 +28,7 @@ from vitral.interop.targets.transformers import GENERATION, special_ids
 from vitral.interop.tokenizer_json import DOCUMENT, ids_by, tokenizer_files
 from vitral.model import Transformer
 from vitral.model.positions import ALiBi, Learned, Positions, Relative, Rotary, Sinusoidal
-from vitral.model.stack import Stack
+from vitral.model.stack import PADDING, Stack
 from vitral.runs import LoadedRun
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
@@ -86,22 +84,37 @@ class Activations(_OfModel):
 
 
 class WithPast(_OfModel):
-    """tokens, cache → logits, cache."""
+    """tokens, cache, of an encoder-decoder also the source and its encoder's states → logits, cache."""
 
-    def forward(self, tokens: Tensor, past: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def forward(
+        self, tokens: Tensor, past: tuple[Tensor, ...], source: Tensor | None = None, states: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
         """The logits of the new tokens, and the cache with them."""
-        cache = FlatCache(self.model, past, None)
+        cache, blocks = FlatCache(self.model, past, None), [*cast(Any, self.model.blocks)]
+        if source is not None:
+            cache.source = tuple(block.cross.given(states, source != PADDING) for block in blocks)
         return self.model(tokens, cache=cache), *cache.flat()
 
 
+class States(_OfModel):
+    """source → the encoder's states."""
+
+    def forward(self, source: Tensor) -> Tensor:
+        """The states, [batch, source, d_model]."""
+        recorder = Recorder([STATES])
+        self.model.encode(source, tap=recorder)
+        return recorder.kept[STATES]
+
+
 LOGITS, PAST, ACTIVATIONS, DATA = "model.onnx", "model_with_past.onnx", "model_activations.onnx", "model.onnx.data"
-TOKENS, SOURCE = "input_ids", "source"
+ENCODER = "encoder.onnx"
+TOKENS, SOURCE, STATES = "input_ids", "source", "encoder.final_norm"
 LEAST_BYTES = 256
 """Tensors below this size stay in the graph."""
 ALIGNED = 64
 """Bytes; where a tensor begins in the file of weights is a multiple."""
 # A length of 0 or 1 would be taken for a constant, and two equal ones for the same.
-_ROWS, _TIME, _BEFORE = 2, 3, 5
+_ROWS, _TIME, _BEFORE, _READ = 2, 3, 5, 7
 
 
 @dataclass(frozen=True)
@@ -129,7 +142,7 @@ def graph_files(model: Transformer, told: Mapping[str, str]) -> dict[str, bytes]
         needed(package)
     weights = _Weights()
     files: dict[str, bytes] = {}
-    with _quietly():
+    with quietly():
         for name, graph in _graphs(model).items():
             files[name] = _written(_exported(graph), weights, told)
     return {**files, DATA: weights.joined()}
@@ -143,9 +156,10 @@ def _graphs(model: Transformer) -> dict[str, _Graph]:
     time = Dim("time", min=1, max=config.context_length) if config.context_length > 1 else Dim.STATIC
     lengths = {0: rows, 1: time}
     given: tuple[Any, ...] = (tokens,)
-    axes, inputs = (lengths,), [TOKENS]
+    axes: tuple[Any, ...] = (lengths,)
+    inputs = [TOKENS]
     if config.source_length is not None:
-        given += (torch.zeros(_ROWS, min(_BEFORE, config.source_length), dtype=torch.long),)
+        given += (torch.zeros(_ROWS, min(_READ, config.source_length), dtype=torch.long),)
         axes += ({0: rows, 1: Dim(SOURCE, min=1, max=config.source_length)},)
         inputs.append(SOURCE)
     graphs = {
@@ -157,9 +171,13 @@ def _graphs(model: Transformer) -> dict[str, _Graph]:
     names = cache_names(model, before=True)
     past = torch.zeros(_ROWS, config.kv_heads, _BEFORE, config.d_head)
     each = {0: rows, 2: Dim("past", min=0, max=config.context_length)}
-    given = (tokens, tuple(past.clone() for _name in names))  # one tensor would be one input
+    read, inputs = given[1:], [TOKENS, *names, *inputs[1:]]
+    if read:
+        graphs[ENCODER] = _Graph(States(traced), read, axes[1:], [SOURCE], [STATES])
+        read, axes, inputs = (*read, torch.zeros(*read[0].shape, config.d_model)), (*axes, axes[1]), [*inputs, STATES]
+    given = (tokens, tuple(past.clone() for _name in names), *read)  # one tensor would be one input
     outputs = ["logits", *cache_names(model, before=False)]
-    graphs[PAST] = _Graph(WithPast(traced), given, (lengths, (each,) * len(names)), [TOKENS, *names], outputs)
+    graphs[PAST] = _Graph(WithPast(traced), given, (lengths, (each,) * len(names), *axes[1:]), inputs, outputs)
     return graphs
 
 
@@ -194,19 +212,6 @@ def _untraceable(error: BaseException) -> UsageError:
         cause = cause.__cause__
     lines = [line for line in str(cause).splitlines() if line.strip()] or [type(cause).__name__]
     return UsageError("onnx: PyTorch cannot write this model as a graph ({reason})", reason=lines[0].strip()[:300])
-
-
-@contextmanager
-def _quietly() -> Generator[None]:
-    """Without the exporter's warnings and log, and without gradients."""
-    disabled = logging.root.manager.disable
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
-        logging.disable(logging.CRITICAL)
-        try:
-            yield
-        finally:
-            logging.disable(disabled)
 
 
 class _Weights:
@@ -261,7 +266,7 @@ import numpy, onnxruntime, tokenizers
 
 session, tokenizer = onnxruntime.InferenceSession("{file}"), tokenizers.Tokenizer.from_file("{tokenizer}")
 {begin}
-while len(ids) < {length}:
+while len(ids) < {length}{ends}:
     ids.append(int(session.run(["logits"], {{{given}}})[0][0, -1].argmax()))
 print(tokenizer.decode(ids, skip_special_tokens=False))
 ```
@@ -272,12 +277,14 @@ print(tokenizer.decode(ids, skip_special_tokens=False))
 All graphs read their weights from `{data}`."""
 _OF_TOKENS = {
     "begin": 'ids = tokenizer.encode("A prompt", add_special_tokens=False).ids',
+    "ends": "",
     "given": f'"{TOKENS}": numpy.array([ids])',
     "inputs": f"`{TOKENS}`, int64 `[batch, time]`,",
 }
 _OF_SOURCE = {
     "begin": 'source = tokenizer.encode("A prompt", add_special_tokens=False).ids\n'
     f'ids = [tokenizer.token_to_id("{ANSWER}")]',
+    "ends": f' and ids[-1] != tokenizer.token_to_id("{END}")',
     "given": f'"{TOKENS}": numpy.array([ids]), "{SOURCE}": numpy.array([source])',
     "inputs": f"`{TOKENS}`, int64 `[batch, time]`, with `{SOURCE}`, int64 `[batch, source]`, in which -1 is padding,",
 }
@@ -333,10 +340,13 @@ def _of_cache(model: Transformer) -> str:
     shape = f"`[batch, {model.config.kv_heads}, past, {model.config.d_head}]`"
     together = joint_prefix(model)
     prefix = f" The first call has the whole prefix, {together} tokens." if together else ""
+    read = (
+        "" if model.encoder is None else f" It also takes `{SOURCE}`, and its `{STATES}`, which `{ENCODER}` gives once."
+    )
     return (
         f"takes the new tokens and `{before[0]}`, `{before[1]}`, …: the keys and values of earlier tokens, float32 "
         f"{shape}, with past = 0 at the first call. It gives their `logits` and `{after[0]}`, `{after[1]}`, …, which "
-        f"the next call takes.{prefix}"
+        f"the next call takes.{prefix}{read}"
     )
 
 
@@ -362,15 +372,15 @@ def opened(folder: Path, model: Transformer) -> Opened:
     return Opened(
         lambda tokens: run(LOGITS, {TOKENS: tokens, **source})["logits"],
         ids_by(folder),
-        _cached(run, model) if has_cache(model) else None,
+        _cached(run, model, source) if has_cache(model) else None,
         lambda tokens: run(ACTIVATIONS, {TOKENS: tokens, **source}),
     )
 
 
 def _cached(
-    run: Callable[[str, Mapping[str, Tensor]], dict[str, Tensor]], model: Transformer
+    run: Callable[[str, Mapping[str, Tensor]], dict[str, Tensor]], model: Transformer, source: Mapping[str, Tensor]
 ) -> Callable[[Tensor], Tensor]:
-    """Tokens → their logits, computed one after another; a prefix at once."""
+    """Tokens → their logits, computed one after another; a prefix at once, and a source once."""
     before, after = cache_names(model, before=True), cache_names(model, before=False)
     config = model.config
     together = max(1, joint_prefix(model))
@@ -379,8 +389,9 @@ def _cached(
         rows, time = tokens.shape
         empty = torch.zeros(rows, config.kv_heads, 0, config.d_head)
         past, found = [empty] * len(before), list[Tensor]()
+        read = {**source, **run(ENCODER, source)} if source else {}
         for start, end in zip([0, *range(together, time)], [*range(together, time), time], strict=True):
-            given = {TOKENS: tokens[:, start:end], **dict(zip(before, past, strict=True))}
+            given = {TOKENS: tokens[:, start:end], **dict(zip(before, past, strict=True)), **read}
             made = run(PAST, given)
             past = [made[name] for name in after]
             found.append(made["logits"])

@@ -38,6 +38,7 @@ from vitral.model.modes import evaluating
 from vitral.page.server.app import LEFT, called_by, json_of
 from vitral.page.server.security import Guard
 from vitral.runs.loading import LoadedRun
+from vitral.runs.zoo import zoo_name
 
 MOST_LOGPROBS, MOST_TOKENS = 20, 1 << 18
 NOT_FOUND, REFUSED, FAULT = 404, 400, 500
@@ -50,7 +51,7 @@ class Asked(Config):
     """What both kinds of requests have; the names and defaults are OpenAI's.
 
     Attributes:
-        model: the name of a run; the only one if None.
+        model: the name of a run, or its folder or `zoo:NAME` as `vitral serve` was given it; the only one if None.
         user: is not used.
     """
 
@@ -118,7 +119,8 @@ class Served:
         """
         loaded.sealed.require_causal_lm()
         self.name, self.model, self.tokenizer = name, loaded.model, loaded.tokenizer
-        self.records = loaded.sealed.config.corpus.records
+        self.records, path = loaded.sealed.config.corpus.records, loaded.folder.path
+        self.given = zoo_name(path) or str(path)
         if self.model.encoder is not None or self.model.config.num_labels:
             raise UsageError("{name}: it answers sources, and continues no text; it is not served", name=name)
         self.worker = ThreadPoolExecutor(1, f"vitral-{name}")
@@ -288,7 +290,7 @@ class Completions:
             missing=N_("the API key is missing or wrong: it is the one that vitral serve printed"),
             told=_error,
         )
-        handlers: dict[Any, Any] = {VitralError: _refused, HTTPException: _not_there, ClientDisconnect: _left}
+        handlers: dict[Any, Any] = {VitralError: _refused, HTTPException: _refused, ClientDisconnect: _left}
         return Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
 
     async def models(self, request: Request) -> Response:
@@ -315,22 +317,19 @@ class Completions:
                 try:
                     chunk = await called_by(run.worker, partial(next, chunks, None))
                 except (VitralError, HTTPException) as error:
-                    chunk, told = (
-                        None,
-                        _error(getattr(error, "status_code", REFUSED), getattr(error, "detail", str(error))),
-                    )
-                    yield f"data: {json.dumps(told)}\n\n"
+                    chunk, told = None, await _refused(request, error)
+                    yield f"data: {bytes(told.body).decode()}\n\n"
             yield "data: [DONE]\n\n"
 
         return StreamingResponse(events(), media_type="text/event-stream")
 
     def _named(self, name: str | None) -> Served:
-        if name is None and len(self.served) == 1:
-            return next(iter(self.served.values()))
-        if name not in self.served:
-            known = ", ".join(self.served)
-            raise HTTPException(NOT_FOUND, _("model: there is no {name!r}; there are {known}", name=name, known=known))
-        return self.served[name]
+        """The run with this name, or that `vitral serve` was given in these words; without a name the only one."""
+        for run in self.served.values():
+            if name in (run.name, run.given) or (name is None and len(self.served) == 1):
+                return run
+        known = ", ".join(self.served)
+        raise HTTPException(NOT_FOUND, _("model: there is no {name!r}; there are {known}", name=name, known=known))
 
 
 def _error(status: int, sentence: str) -> dict[str, Any]:
@@ -338,12 +337,9 @@ def _error(status: int, sentence: str) -> dict[str, Any]:
     return {"error": {"message": sentence, "type": kind, "param": None, "code": None}}
 
 
-async def _refused(request: Request, error: VitralError) -> Response:
-    return JSONResponse(_error(REFUSED, str(error)), status_code=REFUSED)
-
-
-async def _not_there(request: Request, error: HTTPException) -> Response:
-    return JSONResponse(_error(error.status_code, error.detail), status_code=error.status_code)
+async def _refused(request: Request, error: Exception) -> Response:
+    status = getattr(error, "status_code", REFUSED)
+    return JSONResponse(_error(status, getattr(error, "detail", str(error))), status_code=status)
 
 
 async def _left(request: Request, error: ClientDisconnect) -> Response:

@@ -33,8 +33,7 @@ from vitral.page.server.named_values import Name, Reducing, read_off
 from vitral.page.tokens import encoded
 from vitral.runs import LoadedRun, load_run
 from vitral.runs.checkpoint import list_checkpoints, load_checkpoint
-from vitral.runs.film import load_frame
-from vitral.runs.loading import load_weights
+from vitral.runs.loading import like, load_frame, load_weights
 
 MOST_ANSWER = 1 << 29
 """Bytes of an answer."""
@@ -428,7 +427,7 @@ class Opened:
         checkpoint = load_checkpoint(kept[step], with_optimizer=False)
         if checkpoint.state.get("run", self.run.sealed.identity.run) != self.run.sealed.identity.run:
             raise Gone("{path}: another run is in this folder now; start vitral open again", path=self.path)
-        model = Transformer(own.config, own.vocab_size).to(own.token_embedding.weight).eval()
+        model = like(own)
         load_weights(model, checkpoint.model, str(self.path))
         return model
 

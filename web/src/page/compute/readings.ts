@@ -21,19 +21,20 @@ export interface Surprise {
 export function surprise(logits: Tensor, ids: readonly number[]): Surprise {
   const losses = new Float64Array(ids.length).fill(NaN);
   const ranks = new Int32Array(ids.length);
-  for (let place = 1; place < ids.length; place++) {
-    const row = at(logits, place - 1);
-    const own = row[ids[place]];
-    let [most, above, sum] = [-Infinity, 0, 0];
-    for (let id = 0; id < row.length; id++) {
-      most = Math.max(most, row[id]);
-      if (row[id] > own || (row[id] === own && id < ids[place])) above++;
-    }
-    for (let id = 0; id < row.length; id++) sum += Math.exp(row[id] - most);
-    losses[place] = most + Math.log(sum) - own;
-    ranks[place] = above + 1;
-  }
+  for (let place = 1; place < ids.length; place++) [losses[place], ranks[place]] = ratingOf(at(logits, place - 1), ids[place]);
   return { losses, ranks };
+}
+
+/** −ln p of a token by a row of logits, and its place among all. */
+export function ratingOf(row: Cells, token: number): [number, number] {
+  const own = row[token];
+  let [most, above, sum] = [-Infinity, 0, 0];
+  for (let id = 0; id < row.length; id++) {
+    most = Math.max(most, row[id]);
+    if (row[id] > own || (row[id] === own && id < token)) above++;
+  }
+  for (let id = 0; id < row.length; id++) sum += Math.exp(row[id] - most);
+  return [most + Math.log(sum) - own, above + 1];
 }
 
 /** The mean of what is a number. */

@@ -50,7 +50,7 @@ export function arcsScene(given: Pick<ArcsProps, "tokens" | "columns" | "weights
     ];
   };
   const shapes: Shape[] = [];
-  if (count <= 128) for (let time = 0; time < count; time++) if (time !== row) for (let source = 0; source < time; source++) shapes.push(...strokes(time, source, true));
+  if (count <= 128) for (let time = 0; time < count; time++) if (time !== row) for (let source = 0; source < count; source++) if (source !== time) shapes.push(...strokes(time, source, true));
   const strong = Array.from({ length: count }, (_, source) => source).sort((one, other) => weights[row * count + one] - weights[row * count + other]);
   for (const source of strong) shapes.push(...strokes(row, source, false));
   shapes.push({ kind: "rect", x: 0, y: ground, w: right, h: 1, fill: css(inks.leading) });

@@ -151,7 +151,7 @@ const TALL = 30;
 export function barListScene(given: Pick<BarListProps, "rows" | "width" | "most">, look: Theme): Scene {
   const { rows, width } = given;
   const inks = INKS[look];
-  const most = given.most ?? reach(rows.map((each) => each.value));
+  const most = given.most ?? reach(rows.flatMap(({ value, tick = 0 }) => [value, tick]));
   const widest = Math.max(1, ...rows.map((each) => [...each.token].length));
   const wide = Math.min(120, Math.max(26, 11 * widest + 12));
   const named = rows.some((each) => each.before) ? 58 : 10;
@@ -164,7 +164,7 @@ export function barListScene(given: Pick<BarListProps, "rows" | "width" | "most"
       ...paneShapes({ token: each.token, strength: each.faint ? 0.25 : 1 }, 0, y + 2, wide, TALL - 4, look),
       ...(each.before ? [{ kind: "text", x: start - 14, y: y + 20, text: each.before, size: 13, anchor: "end", fill: css(inks.soft) } as Shape] : []),
       { kind: "rect", x: start, y: y + 6, w: long, h: TALL - 12, fill: css(glassOf(each.token, look)), stroke: css(inks.leading), width: 0.75, opacity: each.faint ? 0.3 : 1 },
-      { kind: "text", x: start + Math.max(long, each.tick === undefined ? 0 : Math.min(1, Math.abs(each.tick) / most - each.value / most < 0.09 ? each.tick / most : 0) * room) + 8, y: y + 20, text: each.after, size: 13, fill: css(each.faint ? inks.soft : inks.ink) },
+      { kind: "text", x: start + Math.max(long, each.tick === undefined ? 0 : Math.min(1, Math.abs(each.tick) / most - each.value / most < 0.2 ? each.tick / most : 0) * room) + 8, y: y + 20, text: each.after, size: 13, fill: css(each.faint ? inks.soft : inks.ink) },
       ...(each.tick === undefined || Number.isNaN(each.tick) ? [] : [
         { kind: "rect", x: start + (each.tick / most) * room - 2, y: y + 2, w: 4, h: TALL - 4, fill: css(inks.ground) } as Shape,
         { kind: "rect", x: start + (each.tick / most) * room - 1, y: y + 2, w: 2, h: TALL - 4, fill: css(inks.ink) } as Shape,

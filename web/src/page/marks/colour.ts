@@ -98,10 +98,13 @@ export function stem(token: string): string {
   return bare.length > 4 ? bare.replace(/(?:ing|ed|es|ly|s|'s|mente|ando|endo|ar|er|ir|os|as)$/, "") : bare;
 }
 
+/** A gap in a sentence: an empty pane. */
+export const EMPTY = "\u25a2";
+
 const glasses: Record<Theme, Map<string, Rgb>> = { light: new Map(), dark: new Map() };
 
 function onPaper(token: string): Rgb {
-  if (!/[^\s\u0120\u2581\u010a\u2423\u21b5\u21e5\u240d\u237d]/.test(token)) return INKS.light.clear;
+  if (!/[^\s\u0120\u2581\u010a\u2423\u21b5\u21e5\u240d\u237d\u25a2]/.test(token)) return INKS.light.clear;
   const bare = stem(token);
   if (bare.length === 1 && LETTERS[bare]) {
     const glass = rgb(LETTERS[bare]);

@@ -95,7 +95,7 @@ function threads(given: Pick<FlowProps, "tokens" | "columns" | "chosen" | "parts
     if (part.kind === "attention" && part.weights) {
       left -= wide;
       let place = left;
-      for (let source = 0; source <= chosen; source++) {
+      for (let source = 0; source < tokens.length; source++) {
         const own = wide * part.weights[source];
         if (!(own > 0.02)) continue;
         made.push({ from: at + 1, left: place, wide: own, colour: glass(source) });
@@ -144,8 +144,8 @@ export function flowScene(given: Omit<FlowProps, keyof Common | "say">, look: Th
     const [y0, y1] = [places.tops[at] + places.tall, places.tops[at + 1]];
     for (let source = 0; source < count; source++) {
       const strands: string[] = [];
-      for (let time = source + 1; time < count; time++) {
-        if (time === chosen || !(part.links[time * count + source] > 0.24)) continue;
+      for (let time = 0; time < count; time++) {
+        if (time === source || time === chosen || !(part.links[time * count + source] > 0.24)) continue;
         const [x0, x1, middle] = [centre(columns, source), centre(columns, time), (y0 + y1) / 2];
         strands.push(`M${x0.toFixed(1)} ${y0}C${x0.toFixed(1)} ${middle} ${x1.toFixed(1)} ${middle} ${x1.toFixed(1)} ${y1}`);
       }

@@ -75,7 +75,7 @@ export function Grid({ label, lattice, picked, onPick, onPoint }: Props) {
   const { rows, columns } = lattice;
   if (!rows || !columns) return null;
   const inside = (spot: Spot | null) => (spot && spot.row < rows && spot.column < columns ? spot : null);
-  const here = inside(active) ?? inside(picked) ?? { row: rows - 1, column: columns - 1 };
+  const here = inside(active) ?? inside(picked) ?? { row: columns > 1 ? rows - 1 : 0, column: columns - 1 }; // a list from its first row on
   const point = (spot: Spot | null) => {
     const found = spot && lattice.missing?.(spot) ? null : spot;
     if (found?.row === shown?.row && found?.column === shown?.column) return;

@@ -1,6 +1,6 @@
 // A sentence as panes of glass: whitespace visible, strength as given, the chosen token underlined, what comes next an open pane.
 
-import { css, INKS, isClear, pane, Theme, visible } from "./colour";
+import { css, EMPTY, INKS, isClear, pane, Theme, visible } from "./colour";
 import { centre, Columns, widthOf } from "./columns";
 import { Common, Drawn, useScene } from "./drawn";
 import { lattice } from "./grid";
@@ -28,9 +28,9 @@ export function paneShapes(given: Pane, x: number, y: number, w: number, h: numb
   const clear = isClear(own);
   const shapes: Shape[] = [{
     kind: "rect", x: x + 0.5, y: y + 0.5, w: Math.max(0.5, w - 1), h: h - 1, fill: css(fill),
-    ...(w > 6 ? { stroke: css(clear ? inks.hair : inks.leading), width: 1, opacity: 1 } : {}),
+    ...(w > 6 ? { stroke: css(own === EMPTY ? inks.soft : clear ? inks.hair : inks.leading), width: 1, opacity: 1, ...(own === EMPTY ? { dash: "3 3" } : {}) } : {}),
   }];
-  if (letters && size >= 8.5) shapes.push({ kind: "text", x: x + w / 2, y: y + h / 2 + size * 0.33, text: letters, fill: css(ink), size, anchor: "middle", face: "serif" });
+  if (letters && own !== EMPTY && size >= 8.5) shapes.push({ kind: "text", x: x + w / 2, y: y + h / 2 + size * 0.33, text: letters, fill: css(ink), size, anchor: "middle", face: "serif" });
   return shapes;
 }
 

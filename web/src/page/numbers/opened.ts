@@ -50,8 +50,8 @@ export const otherwise = computed<Spot | null>(() => {
   const name = headOf(now.values, own, head.value) ? own : (layers[0] ?? "logits");
   const map = headOf(now.values, name, head.value);
   const isMap = map?.[0].shape.length === 4;
-  const rest = isMap ? [0, Math.min(head.value, origin.value!.about.heads - 1), position.value] : [0, position.value];
-  const numbers = isMap ? row(map[0], 0, Math.min(map[1], rest[1]), position.value) : rowOf(now.values, name, position.value);
+  const rest = isMap ? [0, Math.min(head.value, origin.value!.about.heads - 1), position.value] : origin.value!.about.labels ? [0] : [0, position.value];
+  const numbers = isMap ? row(map[0], 0, Math.min(map[1], rest[1]), position.value) : rowOf(now.values, name, rest[1] ?? 0);
   return { name: name.replace(/weights$/, "scores"), index: [...rest, largest(numbers, 1)[0]], path: [] };
 });
 

@@ -40,6 +40,7 @@ export function Choice() {
   const drawn = choose(last.probabilities, u);
   const before = others && others[others.length - 1].probabilities;
   const thin = useMemo(() => [before ?? steps[0].probabilities], [before, steps]);
+  const rod = t("All tokens side by side in the order of the vocabulary, each as wide as its probability. Move u with the arrow keys.");
   const room = width.value - gutter.value;
   return (
     <section class="choice" aria-labelledby="choice">
@@ -70,7 +71,7 @@ export function Choice() {
       </div>
       <Ladder steps={steps} />
       <h3 class="prose" id="draw">{t("One number decides")}</h3>
-      <Figure id="draw" label={t("All tokens side by side in the order of the vocabulary, each as wide as its probability. Move u with the arrow keys.")} command={generated()}
+      <Figure id="draw" label={rod} command={generated()}
         caption={
           <>
             {t("All tokens side by side in the order of the vocabulary; u falls on one of them. Drag it.")} <Share probabilities={last.probabilities} id={drawn} />{" "}
@@ -81,7 +82,7 @@ export function Choice() {
         <div class="line">
           <div class="line-name" />
           <Rod
-            label={t("All tokens side by side in the order of the vocabulary, each as wide as its probability. Move u with the arrow keys.")}
+            label={rod}
             tokens={about.tokens}
             shares={last.probabilities}
             others={thin}
@@ -167,11 +168,12 @@ function Candidates({ steps, before, width }: { steps: Filtered[]; before: Float
     tick: before ? before[id] : first.probabilities[id],
     faint: last.probabilities[id] === 0,
   }));
+  const label = t("The most probable next tokens. Enter goes on with one of them.");
   return (
-    <Figure id="candidates" label={t("The most probable next tokens. Enter goes on with one of them.")} command={generated()}
+    <Figure id="candidates" label={label} command={generated()}
       caption={<>{t("Logit, and probability after the settings.")} {before ? t("The tick: the unchanged model.") : t("The tick: before the settings.")}</>}>
       <BarList
-        label={t("The most probable next tokens. Enter goes on with one of them.")}
+        label={label}
         rows={rows}
         width={Math.max(200, width - 30)}
         say={(at) => t("{token}: logit {logit}, probability {probability}", { token: visible(rows[at].token), logit: rows[at].before!, probability: rows[at].after })}

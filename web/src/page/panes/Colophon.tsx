@@ -22,7 +22,7 @@ const PARTS: Record<string, Sentence> = {
 function called({ at, head }: Part): string {
   const [, block, ...value] = at[0].split(".");
   const places = { block: Number(block), head: head ?? 0 };
-  return t(at.length > 1 ? N("block {block}, all of it") : PARTS[value.join(".")] ?? at[0], places);
+  return t(at.length > 1 ? "block {block}, all of it" : PARTS[value.join(".")] ?? at[0], places);
 }
 
 /** Switched-off parts and orders of n-grams in one list, by what they change. */
@@ -39,9 +39,8 @@ export function Worth() {
     <section class="worth" aria-labelledby="worth">
       <h2 id="worth">{t("What each part is worth on held-out text")}</h2>
       <p>
-        {t("Nats per token that the loss rises by when a part is switched off, with the 95 % interval, over {windows} windows of the test split ({tokens} tokens); beside it, what tables of n-grams lose with one token less.", {
-          windows: ablations.windows, tokens: ablations.tokens,
-        })}
+        {t("Nats per token that the loss rises by when a part is switched off, with the 95 % interval, over {windows} windows of the test split ({tokens} tokens).", { windows: ablations.windows, tokens: ablations.tokens })}{" "}
+        {gaps.length > 0 && t("Beside it: what tables of n-grams lose with one token less.")}
       </p>
       <table>
         <thead>
@@ -77,7 +76,7 @@ export function Colophon() {
           : text.missing === "imported"
             ? t("The model was imported, without a text: nothing is counted, and no loss is known.")
             : t("The text of the run was not found when the page was made: nothing is counted.")}{" "}
-        {about.loss !== undefined && t("Test loss: {loss} nats per token.", { loss: number(about.loss, 3) })}{" "}
+        {about.loss !== undefined && t(about.labels ? "Test loss: {loss} nats per label." : about.fills?.ahead === 0 ? "Test loss: {loss} nats per hidden token." : "Test loss: {loss} nats per token.", { loss: number(about.loss, 3) })}{" "}
         {baselines.length > 0 && t("Tables of n-grams, on the same tokens: {losses}.", {
           losses: baselines.map(({ order, loss }) => `${order}: ${number(loss, 3)}`).join(" · "),
         })}{" "}

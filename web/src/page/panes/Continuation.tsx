@@ -74,7 +74,7 @@ export function GoingOn() {
 
 /** The sentence as the model writes it on, as text, under the field. */
 export function Write() {
-  if (!shown.value) return null;
+  if (!shown.value || shown.value.from.about.task) return null;
   const tokens = made.value;
   return (
     <p class="written" aria-busy={isRunning.value || isSearching.value}>

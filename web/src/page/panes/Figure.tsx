@@ -115,7 +115,7 @@ function Menu({ id, label, command, python, csv, scene }: Pick<Props, "id" | "la
           <li><button onClick={() => void toPNG(scene(), theme.value).then((blob) => { save(blob, `${name}.png`); done(t("Saved.")); })}>{t("Save as PNG")}</button></li>
           {csv && <li><button onClick={() => { save(new Blob([csv()], { type: "text/csv" }), `${name}.csv`); done(t("Saved.")); }}>{t("Save as CSV")}</button></li>}
           {command && <li><button onClick={() => void copy(command)}>{t("Copy the command")}</button></li>}
-          {python && <li><button onClick={() => void copy(`import vitral; run = vitral.load(${pythonic(about.run ?? about.name)}); ${python}`)}>{t("Copy the Python line")}</button></li>}
+          {python && <li><button onClick={() => void copy(`import ${python.includes("torch.") ? "torch, " : ""}vitral; run = vitral.load(${pythonic(about.run ?? about.name)}); ${python}`)}>{t("Copy the Python line")}</button></li>}
           <li><button onClick={() => void copy(address())}>{t("Copy the address of this figure alone")}</button></li>
         </ul>
       </details>

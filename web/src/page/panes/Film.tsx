@@ -44,7 +44,7 @@ export function Film() {
   const node = useRef<HTMLElement>(null);
   const [isPlaying, setPlaying] = useState(false);
   const all = stops.value;
-  const has = film !== undefined;
+  const has = film !== undefined && !about.task;
   const [at, last] = [all.indexOf(about.step), all.length - 1];
   useEffect(() => {
     const observer = new IntersectionObserver(([{ isIntersecting }]) => (isWatched.value = isIntersecting), { rootMargin: "300px" });
@@ -56,7 +56,7 @@ export function Film() {
     const next = isPlaying && at < last ? setTimeout(() => choose(all[at + 1]), PACE) : 0;
     return () => clearTimeout(next);
   }, [isPlaying, at, all, last]);
-  if (!film) return null;
+  if (!film || !has) return null;
   const told = all.map((step) => reading(step, position.value));
   const width = Math.min(room.value, WIDEST);
   const [first, second] = columnsOf(all.length, width);

@@ -15,12 +15,12 @@ import { asking } from "../tour";
 import { headOf, saidBy } from "../wanted";
 import { N, Sentence, language, number, rich, t } from "../words";
 import { Remote } from "../numbers/opening";
-import { About, BROUGHT, POOLED, Values } from "../source";
+import { About, BROUGHT, POOLED, Values, seesAll } from "../source";
 import { Figure, Line } from "./Figure";
 import { Group } from "./Group";
 import { columns, gutter, narrow, room, tokens } from "./layout";
 import { Equation } from "./Numbers";
-import { explained, Live, Token, traced } from "./pieces";
+import { explained, Live, Said, Token, traced } from "./pieces";
 
 const STEP_NAMES: Record<Step, Sentence> = { scores: N("scores"), scaled: N("scaled"), masked: N("masked"), weights: N("weights") };
 const STEP_SENTENCES: Record<Step, Sentence> = {
@@ -109,6 +109,7 @@ export function Heads() {
   const arcs = isByLength && lengths ? byLength(weights, lengths) : weights;
   const said = saidBy(values, "logits", count, at);
   const old = compared && saidBy(compared, "logits", count, at);
+  const end = about.labels ? 0 : at; // a label is said of the whole text
   const kind = now === "weights" && !hasChange ? "share" : "signed";
   const off = isOff(`${base}.z`, which);
   const pick = (source: number) => setGuess(source);
@@ -117,6 +118,7 @@ export function Heads() {
   const pair = isOfRow ? root.index[3] : (ranked[0] ?? at);
   /** Room at the right of the map. */
   const wide = narrow.value ? 0 : room.value - (isLong ? Math.min(WIDEST_MAP, room.value) : columns.value.edges[count]) - 32;
+  const large = t("Head {head} of block {block}: a row for each token that looks, a column for each that is looked at", { head: which, block: layer });
   const token = (source: number) => visible(tokens.value[source]);
   return (
     <section aria-labelledby="heads">
@@ -127,7 +129,7 @@ export function Heads() {
             <p>
               {typeof guess === "number" && <span class="game">{rich(guess === ranked[0] ? "Right: {token}." : "You said {token}: {weight}.", { token: <Token id={ids[guess]} />, weight: <Live value={seen[guess] || 0} token={tokens.value[guess]} /> })}{" "}</span>}
               {ranked.length > 1
-                ? rich(ranked.length > 2 && seen[ranked[1]] >= LEAST_TOLD ? N("In head {head} the token {token} looks at {first} with {most}, at {second} with {next}, all others together {rest}.") : N("In head {head} the token {token} looks at {first} with {most}, all others together {rest}."), {
+                ? rich(ranked.length > 2 && seen[ranked[1]] >= LEAST_TOLD ? "In head {head} the token {token} looks at {first} with {most}, at {second} with {next}, all others together {rest}." : "In head {head} the token {token} looks at {first} with {most}, all others together {rest}.", {
                   head: <b>{`${layer}.${which}`}</b>, token: <Token id={ids[at]} />, first: <Token id={ids[ranked[0]]} />, most: <Live value={seen[ranked[0]]} token={tokens.value[ranked[0]]} />,
                   second: <Token id={ids[ranked[1]]} />, next: <Live value={seen[ranked[1]]} token={tokens.value[ranked[1]]} />,
                   rest: <Live value={ranked.slice(ranked.length > 2 && seen[ranked[1]] >= LEAST_TOLD ? 2 : 1).reduce((sum, source) => sum + seen[source], 0)} />,
@@ -139,21 +141,21 @@ export function Heads() {
           <p>
             <button class="said" onClick={() => setGuess(hidden ? "off" : "asked")}>{hidden ? t("show it") : t("guess first")}</button>{" "}
             <button class="said" aria-pressed={off} onClick={() => toggle(`${base}.z`, which)}>{off ? t("switch it on") : t("switch it off")}</button>{" "}
-            {old && (old.ids[at] === said.ids[at]
-              ? rich("The prediction {token} goes from {before} to {after}.", { token: <Token id={said.ids[at]} />, before: <Live value={old.shares[at]} />, after: <Live value={said.shares[at]} /> })
-              : rich("The prediction was {old} with {before}; now it is {token} with {after}.", { old: <Token id={old.ids[at]} />, before: <Live value={old.shares[at]} />, token: <Token id={said.ids[at]} />, after: <Live value={said.shares[at]} /> }))}
+            {old && (old.ids[end] === said.ids[end]
+              ? rich("The prediction {token} goes from {before} to {after}.", { token: <Said id={said.ids[end]} />, before: <Live value={old.shares[end]} />, after: <Live value={said.shares[end]} /> })
+              : rich("The prediction was {old} with {before}; now it is {token} with {after}.", { old: <Said id={old.ids[end]} />, before: <Live value={old.shares[end]} />, token: <Said id={said.ids[end]} />, after: <Live value={said.shares[end]} /> }))}
           </p>
         </div>
         <Figure id="heads" command={explained()} label={t("All heads of the model")} python={traced(`${base}.weights`, "0")}>
           <AllHeads maps={maps} layers={layers} picked={{ row: layers.indexOf(layer), column: which }} />
         </Figure>
       </div>
-      <Figure id="head" command={explained()} label={t("Head {head} of block {block}: a row for each token that looks, a column for each that is looked at", { head: which, block: layer })}
+      <Figure id="head" command={explained()} label={large}
         python={traced(`${base}.${step.value}`, `0, ${which}, ${at}`)}
         caption={t("A row looks, a column is looked at and lends its colour; brightness is the square root of the weight, lead is minus. Faint arcs are those of the other tokens. Choose a cell to open its number.")}>
         <Line name={<><b>{t("head {head}", { head: `${layer}.${which}` })}</b><br /><small>{maps[layers.indexOf(layer)][which].kind}</small></>}>
           <Arcs label={hidden ? t("Choose the token that it will look at") : t("Whom {token} looks at", { token: token(at) })} tokens={tokens.value} columns={columns.value} weights={hidden ? NOTHING : arcs} row={at}
-            onPick={({ column }) => (hidden ? column <= at && pick(column) : (chosen.value = column))}
+            onPick={({ column }) => (hidden ? (column <= at || seesAll(about)) && pick(column) : (chosen.value = column))}
             say={(source) => (hidden ? token(source) : `${token(at)} → ${token(source)}: ${Number.isNaN(seen[source]) ? "–" : number(arcs[at * count + source], 3)}`)} />
           {lengths && !hidden && (
             <p class="steps">
@@ -171,11 +173,11 @@ export function Heads() {
               </>
             ))}
             {compared && <button aria-pressed={change} onClick={() => (looks.change.value = !change)}>{t("change")}</button>}
-            <em>{hasChange ? t("now less before") : t(STEP_SENTENCES[step.value])}</em>
+            <em>{hasChange ? t("now less before") : t(step.value === "masked" && seesAll(about) ? "no token is hidden from another" : STEP_SENTENCES[step.value])}</em>
           </Group>
         </Line>
         <div class={wide < LEAST_BESIDE ? "in-gutter" : "in-gutter with-pair"} style={{ marginLeft: isLong ? `${gutter.value}px` : undefined }}>
-          <Heat label={t("Head {head} of block {block}: a row for each token that looks, a column for each that is looked at", { head: which, block: layer })} values={hidden ? map.map((each, place) => (Math.floor(place / count) === at ? NaN : each)) : map}
+          <Heat label={large} values={hidden ? map.map((each, place) => (Math.floor(place / count) === at ? NaN : each)) : map}
             tokens={tokens.value} kind={kind} columns={isLong ? undefined : columns.value} width={Math.min(WIDEST_MAP, room.value)} row={at} gutter={gutter.value} picked={{ row: at, column: hidden ? at : pair }}
             say={({ row: time, column }) => `${token(time)} → ${token(column)}: ${number(map[time * count + column], 4)}`} onPick={(spot) => { chosen.value = spot.row; open(`${base}.${now}`, [0, which, spot.row, spot.column]); }} />
           {!hidden && <Pair base={base} which={which} row={at} column={pair} beside={wide >= LEAST_BESIDE} />}
@@ -198,11 +200,12 @@ export function Heads() {
 const NOTHING = new Float64Array();
 
 /** What is so without attention. */
-function withoutHeads({ contributions, model, loss, baselines = [] }: About): string {
+function withoutHeads({ contributions, model, loss, baselines = [], task }: About): string {
   const pairs = baselines.find(({ order }) => order === 2);
   const none = t("This model has no attention.");
   if (contributions.some((part) => part.endsWith("recurrence.out"))) return `${none} ${t("An LSTM carries what it has read from token to token.")}`;
-  const alone = t(["learned", "sinusoidal"].includes(String(model.positions)) ? N("Every guess depends on the last token and its position alone, like a table of pairs.") : N("Every guess depends on the last token alone, like a table of pairs."));
+  if (task) return none;
+  const alone = t(["learned", "sinusoidal"].includes(String(model.positions)) ? "Every guess depends on the last token and its position alone, like a table of pairs." : "Every guess depends on the last token alone, like a table of pairs.");
   const losses = loss !== undefined && pairs ? t("Its loss is {loss} nats per token, that of the table {table}.", { loss: number(loss, 3), table: number(pairs.loss, 3) }) : "";
   return `${none} ${alone} ${losses}`;
 }

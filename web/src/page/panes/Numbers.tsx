@@ -157,8 +157,7 @@ export function Equation({ opened, digits, open }: { opened: Opened; digits: num
       {pieces.map(shown)}
       {pieces.length ? " = " : ""}
       <b>{String(total)}</b>
-      {value === -Infinity && <> {t("The mask does not allow this look.")}</>}
-      {value === 0 && spot.name.endsWith(".weights") && !spot.path.length && !pieces.length && <> {t("The mask does not allow this look.")}</>}
+      {(value === -Infinity || (value === 0 && spot.name.endsWith(".weights") && !spot.path.length && !pieces.length)) && <> {t("The mask does not allow this look.")}</>}
     </Group>
   );
 }

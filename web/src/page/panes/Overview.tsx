@@ -10,12 +10,12 @@ import { Spot } from "../marks/grid";
 import { goTo, show } from "../numbers/opened";
 import { row } from "../rows";
 import { Shown, block, chosen, isOff, isSilent, origin, position, shown, toggle } from "../state";
-import { MEAN, Values, atPosition } from "../source";
+import { MEAN, Values, atPosition, outputs, seesAll } from "../source";
 import { saidBy } from "../wanted";
-import { N, language, number, rich, t } from "../words";
+import { language, number, rich, t } from "../words";
 import { Figure, Line } from "./Figure";
 import { columns, gutter, lane, margin, narrow, tokens } from "./layout";
-import { contributionName, explained, Live, placeName, Token, traced } from "./pieces";
+import { contributionName, explained, Live, placeName, Said, Token, traced } from "./pieces";
 
 /** The order of dimensions of all panes, so that a pane keeps its face. */
 const orderOf = (face: Values): Uint32Array => seriate(Object.values(face).flatMap(({ data }) => Array.from(data)), face.embed.shape[2]);
@@ -38,7 +38,8 @@ function parts({ values, edits, from: { about } }: Shown, at: number, count: num
 }
 
 /** What the picture shows: who sees whom in the model as it is now. */
-function title(mixing: readonly string[], live: readonly string[], memory: boolean): string {
+function title(mixing: readonly string[], live: readonly string[], memory: boolean, isAll: boolean): string {
+  if (live.length && isAll) return t("Each token becomes a pane of glass, and gathers light from all others.");
   if (live.length) return t("Each token becomes a pane of glass, and gathers light from the panes before it.");
   if (memory) return t("Each token becomes a pane of glass, and a memory carries light from the left to the right.");
   if (mixing.length) return t("Each token becomes a pane of glass. Attention is switched off: no pane sees another.");
@@ -49,6 +50,7 @@ export function Overview() {
   const { about } = origin.value!;
   const { ids, values, compared, edits, face } = shown.value!;
   const at = position.value;
+  const said = outputs(about);
   const mixing = about.contributions.filter(weightsOf);
   const live = mixing.filter((part) => !isSilent(part, about.heads, edits));
   const memory = about.contributions.some((part) => part.endsWith("recurrence.out") && !isSilent(part, about.heads, edits));
@@ -59,9 +61,9 @@ export function Overview() {
   const before = useMemo(() => compared && about.stream.map((name) => saidBy(compared, name, ids.length, at)), [about, compared, ids, at]);
   const rows = useMemo((): FlowRow[] => about.stream.map((name, place) => {
     const [id, probability] = [read[place].ids[at], read[place].shares[at]];
-    const old = before && before[place].ids[at] !== id ? ` (${visible(about.tokens[before[place].ids[at]])})` : "";
-    return { name: placeName(name), vectors: values[name].data, says: { token: about.tokens[id], probability, text: number(probability) + old } };
-  }), [about, values, at, read, before, language.value]);
+    const old = before && before[place].ids[at] !== id ? ` (${visible(said[before[place].ids[at]])})` : "";
+    return { name: placeName(name), vectors: values[name].data, says: { token: said[id], probability, text: number(probability) + old } };
+  }), [about, said, values, at, read, before, language.value]);
   const start = lengthAt(values, "embed", at);
   const places = flowPlaces(made, columns.value, narrow.value);
   const last = about.stream.length - 1;
@@ -79,21 +81,21 @@ export function Overview() {
     <section aria-labelledby="overview" onPointerLeave={() => setPointed(null)}
       onFocusOut={({ currentTarget, relatedTarget }: FocusEvent) => (currentTarget as Element).contains(relatedTarget as Node | null) || setPointed(null)}>
       <div class="prose">
-        <h2 id="overview" data-gathers={live.length > 0}>{title(mixing, live, memory)}</h2>
+        <h2 id="overview" data-gathers={live.length > 0}>{title(mixing, live, memory, seesAll(about))}</h2>
         <p>
           {rich("A pane is {count} numbers: colour for plus, lead for minus. At the right the stream of {token}: its embedding, which are the numbers learned for it, and all that is written to it on the way down.", {
             count: <Live value={about.d_model} digits={0} />, token: <Token id={ids[at]} />,
           })}{" "}
           {live.length ? t("A ribbon is as wide as the vector it adds is long.") : t("A thread is as wide as the vector it adds is long.")}{" "}
-          {weights && most >= 0 && <span class="tells">{rich("Attention brings ribbons of colour from tokens before it, in block {block} most from {token} with {weight} of the weight.", {
+          {weights && most >= 0 && <span class="tells">{rich(seesAll(about) ? "Attention brings ribbons of colour from other tokens, in block {block} most from {token} with {weight} of the weight." : "Attention brings ribbons of colour from tokens before it, in block {block} most from {token} with {weight} of the weight.", {
             block: about.contributions[strongest].split(".")[1], token: <Token id={ids[most]} />, weight: <Live value={weights[most]} token={tokens.value[most]} />,
           })}</span>}{" "}
           {about.contributions.some((part) => part.endsWith("mlp.out")) && t("Feed-forward, the lens at its side, works on one pane alone.")}{" "}
           {about.source && t("Cross-attention, a lens as well, brings what the encoder has read.")}
         </p>
         <p>
-          {rich("The last pane is read off as a token: {token} with {probability}.", { token: <Token id={read[last].ids[at]} />, probability: <Live value={read[last].shares[at]} token={about.tokens[read[last].ids[at]]} /> })}
-          {before && <>{" "}{rich("The unchanged model says {token} with {probability}.", { token: <Token id={before[last].ids[at]} />, probability: <Live value={before[last].shares[at]} token={about.tokens[before[last].ids[at]]} /> })}</>}
+          {rich(about.labels ? "The last pane is read off as a label: {token} with {probability}." : "The last pane is read off as a token: {token} with {probability}.", { token: <Said id={read[last].ids[at]} />, probability: <Live value={read[last].shares[at]} token={said[read[last].ids[at]]} /> })}
+          {before && <>{" "}{rich("The unchanged model says {token} with {probability}.", { token: <Said id={before[last].ids[at]} />, probability: <Live value={before[last].shares[at]} token={said[before[last].ids[at]]} /> })}</>}
         </p>
       </div>
       {narrow.value && <p class="switches" id="parts">{about.contributions.map((part) => <label key={part}>{contributionName(part)} <Switch part={part} /></label>)}</p>}
@@ -121,7 +123,7 @@ export function Overview() {
           <div class="line-mark">
             <Flow label={t("The stream of {token} from the embedding to the prediction", { token: visible(tokens.value[at]) })} tokens={tokens.value} columns={columns.value} chosen={at} rows={rows} parts={made} start={start}
               order={order} lane={lane.value} margin={margin.value} named={narrow.value} picked={{ row: last, column: at }} onPoint={(spot) => { if (spot) setPointed(spot); }} onPick={({ column }) => (chosen.value = column)}
-              say={({ row: line, column }) => t(read[line].ids[column] < 0 ? N("{token} after {place}") : N("{token} after {place}: says {said}, {probability}"), { token: visible(tokens.value[column]), place: placeName(about.stream[line]), said: visible(about.tokens[read[line].ids[column]] ?? ""), probability: number(read[line].shares[column]) })} />
+              say={({ row: line, column }) => t(read[line].ids[column] < 0 ? "{token} after {place}" : "{token} after {place}: says {said}, {probability}", { token: visible(tokens.value[column]), place: placeName(about.stream[line]), said: visible(said[read[line].ids[column]] ?? ""), probability: number(read[line].shares[column]) })} />
           </div>
         </div>
         <Line name={<>{t("pane of {token}, position {position}", { token: visible(tokens.value[spot.column]), position: spot.column })}<br /><small>{placeName(name)}</small></>}>

@@ -1,7 +1,7 @@
 // The passages on which the page opens: of the run's held-out text, where the model's choice is contested.
 
 import { batch } from "@preact/signals";
-import { block, chosen, edits, given, head, origin, text } from "../state";
+import { block, chosen, edits, given, head, hidden, hiddenIn, origin, text } from "../state";
 import { t } from "../words";
 import { Group } from "./Group";
 
@@ -12,6 +12,7 @@ export function open(which: number): void {
   batch(() => {
     text.value = passages[which] ?? "";
     given.value = sources?.[which] ?? "";
+    hidden.value = hiddenIn(text.value);
     // The last token stays chosen while more is typed.
     chosen.value = -1;
     block.value = opening.block;

@@ -69,6 +69,7 @@ function Both({ now, beside }: { now: Shown; beside: NonNullable<Shown["beside"]
   const most = Math.max(...pair.map(({ losses }) => reach(losses, 0.5))) * 1.02;
   const list = narrow.value ? width.value : Math.min(MOST_WIDE, room.value - columns.value.edges[ids.length] - UNIT);
   const next = pair.map((each) => expected(each, at));
+  const first = t("nothing comes before the first token");
   const share = Math.max(...next.map((rows) => rows[0]?.value ?? 0));
   return (
     <section class="readers" aria-labelledby="readers">
@@ -99,7 +100,7 @@ function Both({ now, beside }: { now: Shown; beside: NonNullable<Shown["beside"]
             <div class="both">
               <Hanging label={t("How surprised {name} was at each token", { name: each.from.about.name })} tokens={tokens.value} columns={columns.value} values={each.losses} most={most} height={TALL} unit={t("nats")} number={number}
                 onPick={({ column }) => (chosen.value = column)}
-                say={(place) => (place ? t("{token}: {loss} nats", { token: visible(tokens.value[place]), loss: number(each.losses[place], 3) }) : t("nothing comes before the first token"))} />
+                say={(place) => (place ? t("{token}: {loss} nats", { token: visible(tokens.value[place]), loss: number(each.losses[place], 3) }) : first)} />
               <div class="says">
                 <p>{rich("{name} says after {token}:", { name: <Name of={each} />, token: <Token id={ids[at]} /> })}</p>
                 <BarList label={t("What {name} expects next", { name: each.from.about.name })} rows={next[which]} width={list} most={share} say={(row) => `${visible(next[which][row].token)}: ${next[which][row].after}`} />
@@ -110,7 +111,7 @@ function Both({ now, beside }: { now: Shown; beside: NonNullable<Shown["beside"]
         <Line name={<><b>{t("gained")}</b><br /><small>{known?.isAttention ? t("by attention, token by token") : t("by {name}, token by token", { name })}</small></>}>
           <div class="both">
             <Gained label={t("How much smaller the surprise of {name} is at each token", { name })} columns={columns.value} values={gains} scale={TALL / most} onPick={({ column }) => (chosen.value = column)}
-              say={(place) => (place ? t("{token}: {gain} nats", { token: visible(tokens.value[place]), gain: signed(gains[place], number, 3) }) : t("nothing comes before the first token"))} />
+              say={(place) => (place ? t("{token}: {gain} nats", { token: visible(tokens.value[place]), gain: signed(gains[place], number, 3) }) : first)} />
             <small class="count">{known?.isAttention ? t("{count} of {all} tokens are easier with attention", count) : t("{count} of {all} tokens are easier for {name}", count)}</small>
           </div>
         </Line>

@@ -15,7 +15,7 @@ import { number, plural, rich, t } from "../words";
 import { Figure, Line } from "./Figure";
 import { Group } from "./Group";
 import { gutter, narrow, room, tokens } from "./layout";
-import { Live, Token, traced } from "./pieces";
+import { Live, never, Token, traced } from "./pieces";
 
 /** Pixels of a letter of the source, at most and at least. */
 const [WIDEST, LEAST] = [44, 8.6];
@@ -33,7 +33,7 @@ export function SourceField() {
         onInput={(event) => (given.value = event.currentTarget.value = wellFormed(event.currentTarget.value).replace(/\n+/g, " "))} />
       <p role="status" class="remark">
         {!ids.length && t("Type a few letters: the encoder reads them, and the decoder answers.")}
-        {unseen.length > 0 && plural(unseen.length, "The model has never seen {which}; it is left out.", "The model has never seen {which}; they are left out.", { which: unseen.map((each) => `“${each}”`).join(" ") })}{" "}
+        {never(unseen)}{" "}
         {cut > 0 && t("The encoder reads {n} tokens; the rest is left out.", { n: from.about.source.context })}
       </p>
       <p class="remark">{t("It writes, from → to ■:")}</p>

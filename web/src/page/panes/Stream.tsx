@@ -7,10 +7,10 @@ import { Lens } from "../marks/lens";
 import { Walk } from "../marks/walk";
 import { show } from "../numbers/opened";
 import { largest, rowOf } from "../rows";
-import { LENS } from "../source";
+import { LENS, offset } from "../source";
 import { chosen, position, rivals, shown, origin } from "../state";
 import { saidBy } from "../wanted";
-import { N, language, number, plural, rich, t } from "../words";
+import { language, number, plural, rich, t } from "../words";
 import { Figure } from "./Figure";
 import { columns, gutter, margin, narrow, tokens, width } from "./layout";
 import { contributionName, explained, Live, placeName, quoted, Rivals, Token, traced } from "./pieces";
@@ -21,8 +21,9 @@ const OFFERED = 12;
 
 export function Stream() {
   const { about } = origin.value!;
-  const { ids, values, compared } = shown.value!;
+  const { ids, truth: real, values, compared } = shown.value!;
   const at = position.value;
+  const [far, isGaps] = [offset(about), about.task === "gaps"];
   const last = about.stream.length - 1;
   // What the lens reads off the last stream are the logits.
   const read = useCallback((name: string) => (name === about.stream[last] && !values[LENS + name] ? "logits" : name), [about, last, values]);
@@ -34,37 +35,39 @@ export function Stream() {
     name: placeName(name),
     note: `${number(lines[line].shares[at])}   ‖${number(lengths[line], 1)}‖`,
     cells: ids.map((_, place) => ({
-      token: about.tokens[lines[line].ids[place]] ?? "", probability: lines[line].shares[place] || 0, right: place + 1 < ids.length && lines[line].ids[place] === ids[place + 1],
+      token: about.tokens[lines[line].ids[place]] ?? "", probability: lines[line].shares[place] || 0, right: lines[line].ids[place] === real[place + far] && real[place + far] !== about.fills?.mask,
       changed: before !== null && before[line].ids[place] !== lines[line].ids[place],
     })),
-  })), [about, ids, lengths, lines, before, at, language.value]);
-  const truth = useMemo(() => [...tokens.value.slice(1), ""], [tokens.value]);
+  })), [about, ids, real, far, lengths, lines, before, at, language.value]);
+  const truth = useMemo(() => [...real.slice(far).map((id) => (id === about.fills?.mask ? "" : about.tokens[id])), ...Array<string>(far).fill("")], [real, far, about]);
   const right = ids.slice(1).filter((id, place) => lines[last].ids[place] === id).length;
   const late = ids.slice(1).filter((id, place) => lines[last].ids[place] === id && lines.slice(0, -1).every((line) => line.ids[place] !== id)).length;
+  const label = t("What the stream says after every half-layer, read by the model's own head.");
   return (
     <section aria-labelledby="stream">
       <div class="prose">
         <h2 id="stream">{t("When does it know?")}</h2>
         <p>
-          {t("Read the stream off as a token after every half-layer, and watch it make up its mind. Outlined: the token that really came.")}{" "}
-          {ids.length > 1 && (isWhole
+          {t("Read the stream off as a token after every half-layer, and watch it make up its mind.")}{" "}
+          {isGaps ? t("Outlined: the token that stands there. Only of hidden tokens has the model learned what they are.") : t("Outlined: the token that really came.")}{" "}
+          {ids.length > 1 && !isGaps && (isWhole
             ? plural(ids.length - 1, "{right} of {n} token ends right, {late} only in the last half-layer.", "{right} of {n} tokens end right, {late} of them only in the last half-layer.", { right, late })
             : plural(ids.length - 1, "{right} of {n} token ends right.", "{right} of {n} tokens end right.", { right }))}{" "}
-          {rich("After {token} it first says {first}, and ends with {end} {probability}.", {
+          {rich(far ? "After {token} it first says {first}, and ends with {end} {probability}." : "At {token} it first says {first}, and ends with {end} {probability}.", {
             token: <Token id={ids[at]} />, first: <Token id={lines[0].ids[at]} />, end: <Token id={lines[last].ids[at]} />, probability: <Live value={lines[last].shares[at]} token={about.tokens[lines[last].ids[at]]} />,
           })}
         </p>
       </div>
-      <Figure id="lens" command={explained()} label={t("What the stream says after every half-layer, read by the model's own head.")} python={`run.inspect(${quoted()})["lens"]`}
+      <Figure id="lens" command={explained()} label={label} python={isGaps ? undefined : `run.inspect(${quoted()})["lens"]`}
         caption={<>{t("Each cell is the likeliest token there, in its glass, as strong as it is likely. At the right of the chosen column: the probability, and between bars the length of the stream.")}{" "}{t("Choose a cell to choose its column, and once more to open its sum.")}{" "}{before && t("A dark corner marks a cell that says something else in the unchanged model.")}</>}>
         <div class="in-gutter">
-          <Lens label={t("What the stream says after every half-layer, read by the model's own head.")} rows={rows} columns={columns.value} truth={truth} chosen={at} gutter={gutter.value} margin={narrow.value ? 0 : margin.value + 34} after={t("what came next")}
+          <Lens label={label} rows={rows} columns={columns.value} truth={truth} chosen={at} gutter={gutter.value} margin={narrow.value ? 0 : margin.value + 34} after={isGaps ? t("what stands there") : t("what came next")}
             tall={narrow.value ? 42 : 30} picked={{ row: last, column: at }} onPick={({ row, column }) => {
               const name = LENS + about.stream[row];
               if (column === at) show(name, [0, at, lines[row].ids[at]]);
               else chosen.value = column;
             }}
-            say={(line, column) => t(lines[line].ids[column] < 0 ? N("{place}, after {token}") : N("{place}, after {token}: {said} with {probability}"), { place: placeName(about.stream[line]), token: visible(tokens.value[column]), said: visible(about.tokens[lines[line].ids[column]] ?? ""), probability: number(lines[line].shares[column]) })} />
+            say={(line, column) => t(lines[line].ids[column] < 0 ? "{place}, after {token}" : far ? "{place}, after {token}: {said} with {probability}" : "{place}, at {token}: {said} with {probability}", { place: placeName(about.stream[line]), token: visible(tokens.value[column]), said: visible(about.tokens[lines[line].ids[column]] ?? ""), probability: number(lines[line].shares[column]) })} />
         </div>
       </Figure>
       <Rather />
@@ -88,6 +91,7 @@ function Rather() {
   const extreme = (sign: number) => made.terms.reduce((best, term, place) => (sign * term.value > sign * made.terms[best].value ? place : best), 0);
   const [up, down] = [extreme(1), extreme(-1)];
   const named = (id: number) => <Token id={id} />;
+  const label = t("What each part of the stream says of one token rather than the other");
   if (other === undefined) return null;
   return (
     <>
@@ -102,11 +106,11 @@ function Rather() {
         </p>
         <Rivals offered={offered} pair={[one, other]} onPick={(pair) => (rivals.value = pair)} />
       </div>
-      <Figure id="rather" command={explained()} label={t("What each part of the stream says of one token rather than the other")} python={`logits = ${traced("logits", `0, ${at}`)}; logits[${one}] - logits[${other}]`}
+      <Figure id="rather" command={explained()} label={label} python={`logits = ${traced("logits", `0, ${at}`)}; logits[${one}] - logits[${other}]`}
         caption={made.kind === "parts"
           ? t("A logit is a token's score before softmax makes probabilities of all scores. Here is the logit of one token less that of the other, as a sum of what the embedding and every half-layer wrote to this stream, with the final norm's scale held at this position; the biases of the final norm and of the head are the last step. The terms sum to the difference.")
           : t("Each step is how far the lens moves in that half-layer. The steps sum to the difference of the logits.")}>
-        <Walk label={t("What each part of the stream says of one token rather than the other")} terms={terms} total={made.total} width={Math.min(width.value, 1040)} plus={about.tokens[one]} minus={about.tokens[other]}
+        <Walk label={label} terms={terms} total={made.total} width={Math.min(width.value, 1040)} plus={about.tokens[one]} minus={about.tokens[other]}
           gutter={gutter.value} number={number} say={(line) => `${terms[line].name}: ${number(terms[line].value, 4)}`} />
       </Figure>
     </>

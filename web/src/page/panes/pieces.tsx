@@ -3,8 +3,9 @@
 import { computed } from "@preact/signals";
 import { visible } from "../marks/colour";
 import { glass } from "../marks/theme";
-import { encoded, given, ids, shown, origin, text } from "../state";
-import { number, rich, t } from "../words";
+import { around, outputs } from "../source";
+import { encoded, gapsIn, given, ids, shown, origin, text } from "../state";
+import { number, plural, rich, t } from "../words";
 
 /** A token as a small pane in a sentence. */
 export function Token({ id, token = origin.value!.about.tokens[id] }: { id: number; token?: string }) {
@@ -15,6 +16,9 @@ export function Token({ id, token = origin.value!.about.tokens[id] }: { id: numb
     </b>
   );
 }
+
+/** What the model says: a token, or a label. */
+export const Said = ({ id }: { id: number }) => <Token id={id} token={outputs(origin.value!.about)[id]} />;
 
 /** Two tokens to choose of those that are offered. */
 export function Rivals({ offered, pair, onPick }: { offered: readonly number[]; pair: readonly [number, number]; onPick(pair: [number, number]): void }) {
@@ -29,6 +33,10 @@ export function Rivals({ offered, pair, onPick }: { offered: readonly number[]; 
   );
   return <p class="choose">{rich("Compare {one} with {other}.", { one: select(0, t("one token")), other: select(1, t("the other token")) })}</p>;
 }
+
+/** Which characters have no token. */
+export const never = (unseen: readonly string[]) =>
+  unseen.length > 0 && plural(unseen.length, "The model has never seen {which}; it is left out.", "The model has never seen {which}; they are left out.", { which: [...new Set(unseen)].map((each) => `“${each}”`).join(" ") });
 
 /** A number of the page, underlined in the colour of the token it is of. */
 export function Live({ value, digits = 2, token }: { value: number; digits?: number; token?: string }) {
@@ -58,7 +66,9 @@ export function contributionName(name: string): string {
 /** The text that the page reads: without characters that the model has never seen, and without what does not fit. */
 export const readText = computed(() => {
   const now = shown.value;
-  return now && (now.cropped || now.ids !== ids.value || encoded.value.unseen.length) ? now.from.decode(now.ids) : text.value;
+  if (!now || !(now.from.about.task === "gaps" || now.cropped || now.ids !== ids.value || encoded.value.unseen.length)) return text.value;
+  const { before, after } = around(now.from.about);
+  return now.from.decode(now.ids.slice(before.length, now.ids.length - after.length));
 });
 /** A text as a string of Python. */
 export const pythonic = (given: string): string => JSON.stringify(given).replace(/[\u007f-\uffff]/g, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`);
@@ -71,13 +81,18 @@ const shell = (given: string): string => (/^[\w./][\w./-]*$/.test(given) ? given
 /** The beginning of a command about the run, and the sentence after an option. */
 export const command = (name: string, option = "--text", about = origin.value!.about): string => `${about.program ?? "vitral"} ${name} ${shell(about.run ?? about.name)} ${option} ${shell(readText.value)}`;
 
+/** Whether the sentence that is shown has gaps. */
+export const hasGaps = (): boolean => gapsIn(origin.value!.about, shown.value!.ids).length > 0;
+
 /** The line of Python that traces this name. */
 export function tracedWhole(name: string): string {
-  const { source } = origin.value!.about;
+  const { source, fills } = origin.value!.about;
+  if (hasGaps() || fills?.after.length)
+    return `run.model.trace(torch.tensor([[${shown.value!.ids.join(", ")}]]), ["${name}"]${fills!.ahead ? ", bidirectional=True" : ""})["${name}"]`;
   if (!source) return `run.trace(${quoted()}, ["${name}"])["${name}"]`;
   return `run.model.trace(run.encode(${pythonic((source.opens === null ? "" : "<|answer|>") + readText.value)}), source=run.encode(${pythonic(given.value)}))["${name}"]`;
 }
 export const traced = (name: string, index: string): string => `${tracedWhole(name)}[${index}]`;
 
-/** The command that explains the sentence. */
-export const explained = (): string => command("inspect");
+/** The command that explains the sentence: fills its gaps, or names its label. */
+export const explained = (): string => (origin.value!.about.labels ? command("generate", "--source") : hasGaps() ? command("fill") : command("inspect"));
