@@ -63,7 +63,7 @@ export function treeScene({ nodes, width }: Pick<TreeProps, "nodes" | "width">, 
     const from = node.parent < 0 ? { x: 0, y: start } : { x: places[node.parent].x + places[node.parent].w, y: places[node.parent].y + 15 };
     const middle = (from.x + x) / 2;
     const d = `M${from.x} ${from.y}C${middle} ${from.y} ${middle} ${y + 15} ${x} ${y + 15}`;
-    const wide = Math.max(0.8, node.share * 15);
+    const wide = Math.round(Math.max(0.8, node.share * 15) * 100) / 100; // a step and a whole pass differ in the seventh digit
     const glass = css(isClear(node.token) ? inks.clear : glassOf(node.token, look));
     if (node.kept && wide > 2.5) shapes.push({ kind: "path", d, stroke: css(inks.leading), width: wide + 1.5 });
     shapes.push({ kind: "path", d, stroke: glass, width: wide, opacity: node.kept ? 1 : 0.4 });
