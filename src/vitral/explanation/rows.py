@@ -2,6 +2,7 @@
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -48,16 +49,16 @@ class CellNamer:
         return Words(" ".join(word if _PLAIN.fullmatch(word) else f"“{word}”" for word in found), own=True)
 
 
-class Row:
+class Row(ABC):
     """The words of one quantity beside its tree, where that does not say them."""
 
+    @abstractmethod
     def formula(self, name: str) -> Equation:
         """The formula of the quantity of this name, with the definitions of its letters."""
-        raise NotImplementedError
 
+    @abstractmethod
     def worked(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> Equation | None:
         """The right-hand sides for one cell, in names, then in numbers, with what they use; None for the tree's."""
-        raise NotImplementedError
 
 
 def _angle(

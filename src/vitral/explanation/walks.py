@@ -139,16 +139,16 @@ def walk_run(
     for layer in layers:
         _check_choice(traced.blocks[layer][0], view.choice)
     intro = (say("explain.run_intro", count=count), *_about_blocks(len(model.blocks), layers, view, say))
-    tell = _chapters
+    chapters_of = _chapters
     if view.backward:
         intro = _about_loss(traced, view, say)
-        tell = partial(_backward, partial(traced.gradient, view.choice.query or 0))
-    chapters = list(tell(traced, layers, view, say))
+        chapters_of = partial(_backward, partial(traced.gradient, view.choice.query or 0))
+    chapters = list(chapters_of(traced, layers, view, say))
     if traced.encoder is not None:
         intro = (*intro, say("explain.source", source=repr(source)))
         own = replace(view, choice=replace(view.choice, query=None, key=None))
         there = [layer for layer in layers if layer < len(traced.encoder.blocks)]
-        of_encoder = tell(traced.encoder, there, own, say)
+        of_encoder = chapters_of(traced.encoder, there, own, say)
         of_encoder = [replace(each, title=say("explain.encoder", title=each.title)) for each in of_encoder]
         chapters = [*chapters, *of_encoder] if view.backward else [*of_encoder, *chapters]
     title = say("explain.run_title", run=name or "Vitral", text=repr(text))
