@@ -92,16 +92,16 @@ def _measure(rows: Sequence[str], options: Options, folder: Path | None, console
     left_out: list[str] = []
     for measure, names in together(rows):
         try:
-            found = measure(names, options)
+            sections = measure(names, options)
         except LeftOut as reason:
             console.print(f"{', '.join(names)}: left out: {reason}", markup=False, highlight=False)
             left_out += names
             continue
-        left_out += sorted(set(names) - {section.row for section in found})
-        for section in found:
+        left_out += sorted(set(names) - {section.row for section in sections})
+        for section in sections:
             table.show(section, console)
         if folder is not None:
-            kept = table.write(folder / f"{slug}.json", machine, found)
+            kept = table.write(folder / f"{slug}.json", machine, sections)
     if folder is not None and kept:
         title = f"{machine['processor']}, {options.threads} threads, {machine['date']}"
         in_order = {row: kept[row] for row in ROWS if row in kept}

@@ -38,7 +38,7 @@ def bars(rows: Mapping[str, Any]) -> list[Bar]:
 
     What never got there, or was never got to, has no length and is left to the table.
     """
-    found = []
+    drawn = []
     for row, kept in rows.items():
         for table in kept["tables"]:
             goals = {goal["peer"]: goal for goal in table["goals"] if goal["kind"] in ("faster", "within")}
@@ -46,8 +46,8 @@ def bars(rows: Mapping[str, Any]) -> list[Bar]:
                 speed = one["ours_is_times_as_fast"]
                 if all(speed.values()):  # None where it is infinite, 0 where ours never got there
                     label = f"{row}: {table['title']}\nagainst {one['name']}"
-                    found.append(Bar(label, Range(**speed), _line(goals.get(one["name"]))))
-    return found
+                    drawn.append(Bar(label, Range(**speed), _line(goals.get(one["name"]))))
+    return drawn
 
 
 def _line(goal: Mapping[str, Any] | None) -> float | None:
@@ -57,22 +57,22 @@ def _line(goal: Mapping[str, Any] | None) -> float | None:
 
 
 @styled
-def draw(found: Sequence[Bar], title: str) -> Figure:
+def draw(shown: Sequence[Bar], title: str) -> Figure:
     """Horizontal bars on a logarithmic axis around 1, the range of the paired ratios, a short line for each goal."""
-    figure = Figure(figsize=(WIDTH, MARGIN + BAR_HEIGHT * max(1, len(found))), layout="constrained")
+    figure = Figure(figsize=(WIDTH, MARGIN + BAR_HEIGHT * max(1, len(shown))), layout="constrained")
     axes = figure.add_subplot()
-    for place, bar in enumerate(found):
+    for y, bar in enumerate(shown):
         colour = COLOURS[2] if bar.reached else COLOURS[1]
         speed = bar.speed
         # On a logarithmic axis a bar begins somewhere: here at 1, as fast as the peer.
-        axes.barh(place, speed.median - 1, left=1, height=0.5, color=colour if bar.goal is not None else MUTED)
-        axes.plot([speed.low, speed.high], [place, place], color=INK, linewidth=1.2)
+        axes.barh(y, speed.median - 1, left=1, height=0.5, color=colour if bar.goal is not None else MUTED)
+        axes.plot([speed.low, speed.high], [y, y], color=INK, linewidth=1.2)
         if bar.goal is not None:
-            axes.plot([bar.goal, bar.goal], [place - 0.4, place + 0.4], color=INK, linewidth=2)
+            axes.plot([bar.goal, bar.goal], [y - 0.4, y + 0.4], color=INK, linewidth=2)
     axes.axvline(1, color=INK, linewidth=0.8)
     axes.set_xscale("log")
-    axes.set_yticks(range(len(found)), [bar.label for bar in found], fontsize=8)
-    axes.set_ylim(len(found) - 0.4, -0.6)
+    axes.set_yticks(range(len(shown)), [bar.label for bar in shown], fontsize=8)
+    axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}x")
     axes.set_xlabel("times as fast (thin line: range, thick mark: goal)")

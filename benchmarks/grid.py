@@ -70,15 +70,15 @@ def search(recipe_of: Callable[[int], Recipe], steps: Sequence[int], seeds: int,
         print(f"{recipe_of(count).text()}: {losses} in {last.seconds:.1f} s", flush=True)
         return last.reached
 
-    found = smallest(steps, reaches)
-    at = next((trial for trial in trials if trial.steps == found), None)
+    fewest = smallest(steps, reaches)
+    at = next((trial for trial in trials if trial.steps == fewest), None)
     setting = recipe_of(0)
     return {
         "recipe": setting.name,
         "batch": setting.batch,
         "rate": setting.rate,
         "init": setting.init,
-        "steps": found,
+        "steps": fewest,
         "seconds": None if at is None else at.seconds,
         "trials": [{"steps": one.steps, "test_losses": one.losses, "seconds": one.seconds} for one in trials],
     }
@@ -122,12 +122,12 @@ def main() -> None:
     if said.threads:
         torch.set_num_threads(said.threads)
     dataset = prepare(CorpusConfig(source="shakespeare"))
-    found: dict[str, Any] = {"machine": describe_machine(torch.get_num_threads()), "target": TARGET, "settings": []}
+    grid: dict[str, Any] = {"machine": describe_machine(torch.get_num_threads()), "target": TARGET, "settings": []}
     for recipe_of in settings(said):
-        found["settings"].append(search(recipe_of, sorted(said.steps), said.seeds, dataset))
-        said.out.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        grid["settings"].append(search(recipe_of, sorted(said.steps), said.seeds, dataset))
+        said.out.write_text(json.dumps(grid, indent=2) + "\n", encoding="utf-8")
     print("\nbatch   rate   steps  seconds")
-    for one in sorted(found["settings"], key=lambda one: one["seconds"] or float("inf")):
+    for one in sorted(grid["settings"], key=lambda one: one["seconds"] or float("inf")):
         reached = f"{one['steps']:7,} {one['seconds']:8.1f}" if one["steps"] else "  never"
         print(f"{one['batch']:5} {one['rate']:6g} {reached}")
 

@@ -33,11 +33,11 @@ const letters = about.passages.join(" ").repeat(99).slice(0, tokens + rounds);
 """
 KEYSTROKES = f"""async ([rounds, tokens]) => {{{FRAMES}
   const times = [];
-  for (let place = 0; place < rounds; place++) {{
-    type(letters.slice(place, place + tokens - 1));
+  for (let round = 0; round < rounds; round++) {{
+    type(letters.slice(round, round + tokens - 1));
     await settled();
     const start = performance.now();
-    type(letters.slice(place, place + tokens));
+    type(letters.slice(round, round + tokens));
     await drawn();
     times.push(performance.now() - start);
   }}
@@ -47,9 +47,9 @@ SWITCHES = f"""async ([rounds, tokens]) => {{{FRAMES}
   type(letters.slice(0, tokens));
   await settled();
   const times = [];
-  for (let place = 0; place < rounds; place++) {{
+  for (let round = 0; round < rounds; round++) {{
     const start = performance.now();
-    vitralPage.toggle("blocks.0.attn.z", place % 2);
+    vitralPage.toggle("blocks.0.attn.z", round % 2);
     await drawn();
     times.push(performance.now() - start);
     await settled();
@@ -59,10 +59,10 @@ SWITCHES = f"""async ([rounds, tokens]) => {{{FRAMES}
 TRACES = """async ([rounds, tokens]) => {
   const { source, about = source.value.about } = vitralPage;
   const times = [];
-  for (let place = 0; place < rounds; place++) {
+  for (let round = 0; round < rounds; round++) {
     // Another sentence each time: rows of one that was read before are not computed again.
     const length = Math.min(tokens, about.context);
-    const ids = Array.from({ length }, (_, at) => 1 + (at + place) % (about.vocabulary - 1));
+    const ids = Array.from({ length }, (_, at) => 1 + (at + round) % (about.vocabulary - 1));
     const start = performance.now();
     await source.value.trace(ids, about.names, []);
     times.push(performance.now() - start);
@@ -79,9 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given.add_argument("page", type=Path)
     file = given.parse_args(arguments).page.resolve()
     weight = sum(len(gzip.compress(asset(name).encode("utf-8"), 9)) for name in ("page.js", "page.css"))
-    told = len(gzip.compress(as_text(words()).encode("ascii"), 9))
+    words_size = len(gzip.compress(as_text(words()).encode("ascii"), 9))
     print(f"file {file.stat().st_size / 1e6:.2f} MB")
-    print(f"compressed: script and style {weight / 1e3:.1f} kB, words {told / 1e3:.1f} kB")
+    print(f"compressed: script and style {weight / 1e3:.1f} kB, words {words_size / 1e3:.1f} kB")
     with sync_playwright() as playwright:
         where = shutil.which("chromium") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=where, args=["--no-sandbox"])

@@ -68,7 +68,7 @@ class Verdict:
     Attributes:
         text: the goal in one phrase.
         bound: its number.
-        found: the measured value in the goal's terms, None without the peer.
+        measured: the measured value in the goal's terms, None without the peer.
         reached: whether the median reaches it.
         peer: whom it is held against.
         kind: see `Goal`.
@@ -76,7 +76,7 @@ class Verdict:
 
     text: str
     bound: float
-    found: Range | None
+    measured: Range | None
     reached: bool
     peer: str
     kind: str
@@ -124,12 +124,12 @@ class Section:
         return [self._judge(goal) for goal in self.goals]
 
     def _judge(self, goal: Goal) -> Verdict:
-        found = self._found(goal)
+        measured = self._measured(goal)
         at_most = goal.kind in ("within", "beyond", "seconds", "fact")
-        reached = found is not None and (found.median <= goal.bound if at_most else found.median >= goal.bound)
-        return Verdict(goal.text(self.unit), goal.bound, found, reached, goal.peer, goal.kind)
+        reached = measured is not None and (measured.median <= goal.bound if at_most else measured.median >= goal.bound)
+        return Verdict(goal.text(self.unit), goal.bound, measured, reached, goal.peer, goal.kind)
 
-    def _found(self, goal: Goal) -> Range | None:
+    def _measured(self, goal: Goal) -> Range | None:
         if goal.kind == "rate":
             return self.rate(self.ours)
         if goal.kind == "seconds":
@@ -167,7 +167,7 @@ class Section:
                     "kind": one.kind,
                     "bound": one.bound,
                     "peer": one.peer,
-                    "found": _plain_range(one.found),
+                    "found": _plain_range(one.measured),
                     "reached": one.reached,
                 }
                 for one in self.verdicts()
@@ -186,7 +186,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _plain_range(found: Range | None) -> dict[str, Any] | None:
-    if found is None:
+def _plain_range(values: Range | None) -> dict[str, Any] | None:
+    if values is None:
         return None
-    return {"median": _plain(found.median), "low": _plain(found.low), "high": _plain(found.high)}
+    return {"median": _plain(values.median), "low": _plain(values.low), "high": _plain(values.high)}

@@ -37,11 +37,11 @@ class Limit:
 
     def __str__(self) -> str:
         """As ≤ 2.0%."""
-        return f"{'≤' if self.at_most else '≥'} {self.share:.1%}" if self != TOLD else ""
+        return f"{'≤' if self.at_most else '≥'} {self.share:.1%}" if self != REPORTED else ""
 
 
-TOLD = Limit(0.0, at_most=False)
-"""No limit: the share is only told."""
+REPORTED = Limit(0.0, at_most=False)
+"""No limit: the share is only reported."""
 
 
 @dataclass
@@ -83,9 +83,9 @@ class Row:
 
     def __str__(self) -> str:
         """One line of the table."""
-        found = len(self.seeds) if self.limit.at_most else self.of - len(self.seeds)
+        counted = len(self.seeds) if self.limit.at_most else self.of - len(self.seeds)
         wanted = f"{self.limit}{'' if self.holds() else '  MISSED'}"
-        return f"{self.name:<66} {found:>5}/{self.of:<5} {self.share:>7.2%}  {wanted}"
+        return f"{self.name:<66} {counted:>5}/{self.of:<5} {self.share:>7.2%}  {wanted}"
 
 
 def judged(sheet: Sheet) -> CheckReport:
@@ -170,7 +170,7 @@ class SlipRows:
     named: dict[str, Row] = field(
         default_factory=lambda: {
             "all": Row("slip named, where all steps are printed", Limit(0.85, at_most=False)),
-            "some": Row("slip named, where some steps are printed", TOLD),
+            "some": Row("slip named, where some steps are printed", REPORTED),
             "output": Row("slip named, where only the output is printed", Limit(0.60, at_most=False)),
         }
     )
@@ -242,7 +242,7 @@ PARTS = {"honest": _honest, "slips": _slips, "cells": _cells}
 
 
 def measured(
-    sheets: int, seed: int, parts: Iterable[str] = PARTS, tell: Callable[[Row], None] = lambda row: None
+    sheets: int, seed: int, parts: Iterable[str] = PARTS, show: Callable[[Row], None] = lambda row: None
 ) -> list[Row]:
     """The rows of some parts, from so many sheets for each."""
 
@@ -254,7 +254,7 @@ def measured(
     rows = []
     for part in parts:
         for row in PARTS[part](made):
-            tell(row)
+            show(row)
             rows.append(row)
     return rows
 
@@ -344,10 +344,10 @@ def main() -> None:
     options = parser.parse_args()
     print(f"{options.sheets} sheets for each row, seed {options.seed}")
 
-    def tell(row: Row) -> None:
+    def show(row: Row) -> None:
         print(row, *row.seeds, sep="\n    ", flush=True)
 
-    measured(options.sheets, options.seed, options.part or PARTS, tell)
+    measured(options.sheets, options.seed, options.part or PARTS, show)
 
 
 if __name__ == "__main__":

@@ -64,11 +64,11 @@ def verdict_text(verdict: Verdict) -> str:
     >>> verdict_text(Verdict("≤ 0.3 s", 0.3, Range(0.25, 0.2, 0.4), True, "", "seconds"))
     'goal ≤ 0.3 s: reached, 0.25 (0.2 – 0.4)'
     """
-    if verdict.found is None:
+    if verdict.measured is None:
         return f"goal {verdict.text}: not reached, {verdict.peer} was not measured"
     word = "reached" if verdict.reached else "not reached"
-    found = verdict.found
-    return f"goal {verdict.text}: {word}, {number(found.median)} ({number(found.low)} – {number(found.high)})"
+    measured = verdict.measured
+    return f"goal {verdict.text}: {word}, {number(measured.median)} ({number(measured.low)} – {number(measured.high)})"
 
 
 def duration(seconds: float) -> str:

@@ -240,7 +240,7 @@ def _row(name: str, condition: str, cell: Cell) -> str:
 
     order, loss = cell["best_ngram"]
     sample = "none" if cell["sample_at"] is None else f"{cell['sample_at']:.1f} s"
-    found = (
+    columns = (
         name,
         f"{cell['characters']:,}",
         CONDITIONS[condition],
@@ -252,7 +252,7 @@ def _row(name: str, condition: str, cell: Cell) -> str:
         f"{loss:.3f} ({order}-gram)",
         kept(goals),
     )
-    return f"| {' | '.join(found)} |"
+    return f"| {' | '.join(columns)} |"
 
 
 def kept(goals: Mapping[str, bool | None]) -> str:

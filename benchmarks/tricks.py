@@ -159,11 +159,11 @@ def multi_token(trainer: Trainer) -> None:
     plain, head = trainer.loss, cast(Any, trainer.model).extra_second
 
     def loss(inputs: Tensor, targets: Tensor, bidirectional: bool = False) -> Tensor:
-        found = plain(inputs, targets, bidirectional)
+        of_next = plain(inputs, targets, bidirectional)
         weight = 0.5 * (1 - 1.5 * trainer.state.step / trainer.config.training.steps)
         if weight <= 0:
-            return found
-        return found + weight * mean_cross_entropy(head(head.read[:, :-1]), targets[:, 1:], 0)
+            return of_next
+        return of_next + weight * mean_cross_entropy(head(head.read[:, :-1]), targets[:, 1:], 0)
 
     trainer.loss = loss
 
@@ -381,14 +381,14 @@ def work(task: Plain, folder: Path, out: Path) -> Plain:
     config = configuration(task["stage"], task["arm"], task["steps"], task["seed"], task["factor"])
     trainer, finish = prepared(config, dataset, arm)
     try:
-        found: Plain = {"seconds": round(step_through(trainer, finish), 2)}
+        result: Plain = {"seconds": round(step_through(trainer, finish), 2)}
     except TrainingStopped as stopped:
         return {"stopped": str(stopped)}
     parts = {"validation": MOST_VALIDATION} | ({"test": MOST_TEST} if task["kind"] == "final" else {})
     for name, most in parts.items():
         few = thinned(dataset.splits[name], most)
-        found[name] = evaluate_split(trainer.model, few, dataset.tokenizer).loss
-    return found | {"parameters": sum(each.numel() for each in trainer.parameters.values())}
+        result[name] = evaluate_split(trainer.model, few, dataset.tokenizer).loss
+    return result | {"parameters": sum(each.numel() for each in trainer.parameters.values())}
 
 
 class Study:
@@ -400,7 +400,7 @@ class Study:
         self.seeds = [*range(self.stage.first, self.stage.first + seeds)]
         self.folder, self.out, self.workers, self.path = folder, out, workers, out / "runs.jsonl"
         lines = self.path.read_text("utf-8").splitlines() if self.path.exists() else []
-        self.found: dict[str, Plain] = {one["key"]: one for one in map(json.loads, lines)}
+        self.results: dict[str, Plain] = {one["key"]: one for one in map(json.loads, lines)}
 
     def task(self, kind: str, arm: str, text: str = TUNED_ON, seed: int = 1, factor: float = 1.0) -> Plain:
         """A task by all that its result depends on."""
@@ -413,19 +413,19 @@ class Study:
     def do(self, tasks: Iterable[Plain]) -> list[Plain]:
         """The results of tasks, in order; those that are not there are worked on now."""
         tasks = list(tasks)
-        missing = [task for task in tasks if task["key"] not in self.found]
+        missing = [task for task in tasks if task["key"] not in self.results]
         print(f"{self.name}: {len(missing)} of {len(tasks)} tasks to do", flush=True)
         with ProcessPoolExecutor(self.workers) as pool, self.path.open("a", encoding="utf-8") as lines:
             begun = {pool.submit(work, task, self.folder, self.out): task for task in missing}
             for done in as_completed(begun):
                 task = begun[done]
-                self.found[task["key"]] = task | done.result()
-                print(json.dumps(self.found[task["key"]]), file=lines, flush=True)
-        return [self.found[task["key"]] for task in tasks]
+                self.results[task["key"]] = task | done.result()
+                print(json.dumps(self.results[task["key"]]), file=lines, flush=True)
+        return [self.results[task["key"]] for task in tasks]
 
     def ratio(self, arm: str) -> float:
         """The processor time of an arm's step, in steps of the base."""
-        return 1.0 if arm == BASE else self.found[self.task("ratio", arm)["key"]]["ratio"]
+        return 1.0 if arm == BASE else self.results[self.task("ratio", arm)["key"]]["ratio"]
 
     def steps(self, arm: str) -> int:
         """As many as take the base's time."""
@@ -436,8 +436,8 @@ class Study:
         if not self.stage.tuned:
             return {arm: Tuned(arm, (), 1.0, False) for arm in self.arms}
         factors = {arm: list(FACTORS) for arm in self.arms}
-        found = self._chosen(factors)
-        for arm, tuned in found.items():
+        choices = self._chosen(factors)
+        for arm, tuned in choices.items():
             if tuned.at_edge:
                 factors[arm].append(round(tuned.chosen * FACTORS[1] ** (1 if tuned.chosen > 1 else -1), 3))
         return self._chosen(factors)
@@ -445,7 +445,7 @@ class Study:
     def _chosen(self, factors: Mapping[str, list[float]]) -> dict[str, Tuned]:
         asked = [(arm, factor, seed) for arm in factors for factor in sorted(factors[arm]) for seed in TUNING_SEEDS]
         done = self.do(self.task("tune", arm, seed=seed, factor=factor) for arm, factor, seed in asked)
-        losses = {one: found.get("validation") for one, found in zip(asked, done, strict=True)}
+        losses = {one: trial.get("validation") for one, trial in zip(asked, done, strict=True)}
         trials = {
             arm: [
                 Trial(factor, {"factor": factor}, tuple(losses[arm, factor, seed] for seed in TUNING_SEEDS))

@@ -25,15 +25,13 @@ DATA = {name: name for name in ("results.json", "comparisons.csv", "tuning.csv")
 """Data beside each page, by their names in a report."""
 INDEX = """# Studies
 
-The effect of each part of a Transformer, measured on Shakespeare's complete works. Each page is the report of
-`vitral study NAME`: numbers, figures and claims. One rule judges all claims (`src/vitral/studies/judging.py`). The
-models are small and the trainings short; the results hold at this size. Two or more trainings ran at a time on 2
-cores, one thread each, so FLOPs are more informative than seconds. To make a page again:
+The effect of each part of a Transformer, measured on Shakespeare's complete works;
+[one rule](../study-files.md#how-it-is-judged) judges all claims. The models are small and the trainings short; the
+results hold at this size. FLOPs are more informative than seconds. To make a page again:
 `VITRAL_CORPORA=FOLDER vitral study NAME --budget BUDGET`, `python docs/make_studies.py studies/NAME-BUDGET`,
-`make sources`.
-The format of a study file is described in [study-files.md](../study-files.md). The folder of each page has its data:
-`results.json` ([everything](../json.md#the-results-of-a-study)), `comparisons.csv`, `runs.csv` and,
-where arms were tuned, `tuning.csv`. What the results say about five lecture notes: [sources.md](../sources.md).
+`make sources`. The folder of each page has its data: [`results.json`](../json.md#the-results-of-a-study),
+`comparisons.csv`, `runs.csv` and, where arms were tuned, `tuning.csv`. Claims of five lecture notes:
+[sources.md](../sources.md).
 
 | study | question | run at | main result |
 | --- | --- | --- | --- |

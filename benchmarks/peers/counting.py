@@ -42,8 +42,8 @@ def main() -> None:
     ended = time.time()
     loss = float(model.nats(dataset.splits["test"])[-1].mean())
     counts = stored_counts(dataset.splits["train"], order)
-    found = {"unix": ended, "test_loss": loss, "counts": counts, "counting_seconds": round(ended - began, 3)}
-    print(json.dumps(found))
+    result = {"unix": ended, "test_loss": loss, "counts": counts, "counting_seconds": round(ended - began, 3)}
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

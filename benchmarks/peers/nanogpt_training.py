@@ -119,7 +119,7 @@ def pace_of(printed: str, wall: float) -> Pace:
     Raises:
         LeftOut: there are too few such lines.
     """
-    times = [float(found) / 1000 for found in re.findall(r"^iter \d+: .*time ([\d.]+)ms", printed, re.MULTILINE)]
+    times = [float(taken) / 1000 for taken in re.findall(r"^iter \d+: .*time ([\d.]+)ms", printed, re.MULTILINE)]
     if len(times) <= SETTLED:
         raise LeftOut("nanoGPT: train.py does not print the time of its steps")
     step = mean(times[SETTLED:])

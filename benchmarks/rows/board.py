@@ -52,13 +52,13 @@ def measure(names: Sequence[str], options: Options) -> list[Section]:
     rounds = _trained(text, entries, seconds, replace(options, threads=THREADS))
     losses = {name: [one.loss for one in each] for name, each in rounds.items()}
     took = {name: fmean(one.seconds for one in each) for name, each in rounds.items()}
-    found = judged(losses)
-    best = new_record({name: losses[name] for name in entries if took[name] <= LATE * seconds}, found, held)
+    compared = judged(losses)
+    best = new_record({name: losses[name] for name in entries if took[name] <= LATE * seconds}, compared, held)
     file = options.records if enough(options.seeds, 1) and sha256 == TEXT_SHA256 and not options.quick else None
     if best is not None and file is not None:
-        told = {"minutes": options.minutes, "name": best, "config": entries[best], "losses": losses[best]}
-        told |= {"seconds": took[best], "p": found[best].p if best in found else None, "processor": processor()}
-        held.append({**told, "date": date.today().isoformat(), "commit": commit()})
+        record = {"minutes": options.minutes, "name": best, "config": entries[best], "losses": losses[best]}
+        record |= {"seconds": took[best], "p": compared[best].p if best in compared else None, "processor": processor()}
+        held.append({**record, "date": date.today().isoformat(), "commit": commit()})
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps([*kept, held[-1]], indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     notes = (
@@ -76,7 +76,7 @@ def measure(names: Sequence[str], options: Options) -> list[Section]:
                     name,
                     tuple(one.seconds for one in each),
                     {LOSS: round(fmean(losses[name]), 4), "steps": each[-1].steps}
-                    | ({"p": round(found[name].p, 4)} if name in found else {}),
+                    | ({"p": round(compared[name].p, 4)} if name in compared else {}),
                 )
                 for name, each in rounds.items()
             ),
@@ -153,12 +153,16 @@ def judged(losses: Mapping[str, Sequence[float]]) -> dict[str, Difference]:
 
 
 def new_record(
-    losses: Mapping[str, Sequence[float]], found: Mapping[str, Difference], held: Sequence[Record]
+    losses: Mapping[str, Sequence[float]], differences: Mapping[str, Difference], held: Sequence[Record]
 ) -> str | None:
     """The name with the lowest mean loss of those that are surely below the holder; without a holder, Vitral's plan."""
     if not held:
         return PLAN if PLAN in losses else None
-    sure = [name for name in losses if name in found and found[name].log_ratio < 0 and found[name].p < LEVEL]
+    sure = [
+        name
+        for name in losses
+        if name in differences and differences[name].log_ratio < 0 and differences[name].p < LEVEL
+    ]
     return min(sure, key=lambda name: fmean(losses[name]), default=None)
 
 

@@ -38,8 +38,8 @@ def measure(names: Sequence[str], options: Options) -> list[Section]:
         reports = [_reported(name, path, env) for name, path in ((FILE, text), (FOLDER, folder))]
         shutil.rmtree(folder)
         _write(text, written, sizes[1])
-        found = last_json(finish(python("-m", "benchmarks.memory", str(text)), env))
-    trained = Measurement(OURS, (found["seconds"],), {MEGABYTES: round(found["megabytes"])})
+        memory = last_json(finish(python("-m", "benchmarks.memory", str(text)), env))
+    trained = Measurement(OURS, (memory["seconds"],), {MEGABYTES: round(memory["megabytes"])})
     return [
         Section(
             "long-text",

@@ -9,6 +9,7 @@ from benchmarks.options import Options
 from benchmarks.processes import cold, finish, last_json, python, read_events, shakespeare_corpus, trained_at
 from benchmarks.recipes import MINUTE
 from benchmarks.results import LOSS, OURS, Goal, Measurement, Section
+from benchmarks.rows.nanogpt_minute import Round
 
 NAMES = ("minute",)
 SECONDS, QUICK_SECONDS = 60.0, 12.0
@@ -16,9 +17,6 @@ START_UP = 4.0
 """Seconds of the minute that are not `--minutes`: start-up, timing a few steps; so that the last step is in time."""
 LOWER = 0.1
 STRONG = "strong"
-
-Found = tuple[float, float, int]
-"""Seconds from the start of the process to the last step, test loss, steps."""
 
 
 def measure(names: Sequence[str], options: Options) -> list[Section]:
@@ -30,20 +28,20 @@ def measure(names: Sequence[str], options: Options) -> list[Section]:
     shakespeare_corpus()
     seconds = QUICK_SECONDS if options.quick else SECONDS
     sizes = {_text(size): size for size in (MINUTE[:1] if options.quick else MINUTE)}
-    found: dict[str, list[Found]] = {name: [] for name in (OURS, *sizes)}
+    trainings: dict[str, list[Round]] = {name: [] for name in (OURS, *sizes)}
     for seed in range(1, 1 + (1 if options.quick else options.seeds)):
-        found[OURS].append(_ours(seconds, seed, options))
+        trainings[OURS].append(_ours(seconds, seed, options))
         for name, size in sizes.items():
-            found[name].append(_strong(size, seconds, seed, options))
-    losses = {name: median(loss for _, loss, _ in rounds) for name, rounds in found.items()}
+            trainings[name].append(_strong(size, seconds, seed, options))
+    losses = {name: median(one.loss for one in rounds) for name, rounds in trainings.items()}
     best = min(sizes, key=losses.__getitem__)
     measured = [
         Measurement(
             STRONG if name == best else name,
-            tuple(seconds for seconds, _, _ in rounds),
-            {LOSS: round(losses[name], 4), "steps": rounds[-1][2]} | ({"setting": name} if name == best else {}),
+            tuple(one.seconds for one in rounds),
+            {LOSS: round(losses[name], 4), "steps": rounds[-1].steps} | ({"setting": name} if name == best else {}),
         )
-        for name, rounds in found.items()
+        for name, rounds in trainings.items()
     ]
     return [
         Section(
@@ -64,19 +62,19 @@ def _text(size: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in size.items())
 
 
-def _ours(seconds: float, seed: int, options: Options) -> Found:
+def _ours(seconds: float, seed: int, options: Options) -> Round:
     with cold(options) as (scratch, env):
         folder, minutes = scratch / "run", (seconds - START_UP) / 60
         began = time.time()
         command = python("-m", "vitral", "train", "fast", "--minutes", f"{minutes:.3f}", "--out", str(folder))
         finish([*command, "--set", f"seed={seed}", "--set", "training.evaluate_every=1000000"], env)
         ended, steps, loss = trained_at(read_events(folder))
-        return ended - began, loss, steps
+        return Round(ended - began, loss, steps)
 
 
-def _strong(size: Mapping[str, float], seconds: float, seed: int, options: Options) -> Found:
+def _strong(size: Mapping[str, float], seconds: float, seed: int, options: Options) -> Round:
     with cold(options) as (_, env):
         began = time.time()
         script = ("-m", "benchmarks.peers.minute", json.dumps(size), str(began + seconds), str(seed))
-        found = last_json(finish(python(*script), env))
-        return found["unix"] - began, found["test_loss"], found["steps"]
+        training = last_json(finish(python(*script), env))
+        return Round(training["unix"] - began, training["test_loss"], training["steps"])

@@ -64,7 +64,7 @@ class Round:
     """One training of one contender.
 
     Attributes:
-        seconds: wall time of its process.
+        seconds: wall time of its process, or of its start and training.
         loss: test loss, nats per character.
         steps: optimizer steps.
     """
@@ -96,15 +96,15 @@ def measure(names: Sequence[str], options: Options) -> list[Section]:
 
 def _present(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """The texts that are here, paths made absolute, and a line about each other one."""
-    found, missing = [], []
+    present, missing = [], []
     for name in names:
         text = os.path.abspath(name) if os.path.exists(name) else name
         try:
             load_corpus(CorpusConfig(source=text))
-            found.append(text)
+            present.append(text)
         except UsageError as error:
             missing.append(f"{name} is left out: {error}")
-    return found, missing
+    return present, missing
 
 
 def _section(name: str, race: Race, text: str, checkout: Path, options: Options, missing: Sequence[str]) -> Section:
@@ -148,8 +148,8 @@ def train_in(
     began = time.perf_counter()
     finish(command, env)
     took = time.perf_counter() - began
-    found: dict[str, Any] = json.loads(finish(python("-m", "vitral", "evaluate", str(folder), *EVALUATION), env))
-    return Round(took, found["parts"]["test"]["bits_per_character"] * NATS_PER_BIT, found["step"])
+    evaluation: dict[str, Any] = json.loads(finish(python("-m", "vitral", "evaluate", str(folder), *EVALUATION), env))
+    return Round(took, evaluation["parts"]["test"]["bits_per_character"] * NATS_PER_BIT, evaluation["step"])
 
 
 EVALUATION = ("--format", "json", "--no-copying")

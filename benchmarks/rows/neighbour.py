@@ -24,7 +24,7 @@ WAITING: Mapping[str, Mapping[str, str]] = {
 }
 """How often a thread looks whether the others are done, before it sleeps -> the variables that say so."""
 IDLE = "Vitral idle"
-PLACES = {0: "idle", 1: "beside one busy process", 2: "beside two busy processes"}
+CONDITIONS = {0: "idle", 1: "beside one busy process", 2: "beside two busy processes"}
 GOALS = {0: Goal("within", 1.02, SPINNING), 1: Goal("within", 2.2, IDLE), 2: Goal("within", 3.3, IDLE)}
 
 
@@ -37,19 +37,19 @@ def measure(names: Sequence[str], options: Options) -> list[Section]:
     steps = QUICK_STEPS if options.quick else STEPS
     with _stepping(options) as working:
         turns = {
-            f"{name} {place}": partial(_take, process, steps, number)
-            for number, place in PLACES.items()
+            f"{name} {condition}": partial(_take, process, steps, number)
+            for number, condition in CONDITIONS.items()
             for name, process in working.items()
         }
         measured = {one.name: one for one in measure_contenders(turns, options.rounds, warmup=0)}
     sections = list[Section]()
-    for number, place in PLACES.items():
-        here = {name: replace(measured[f"{name} {place}"], name=name) for name in WAITING}
+    for number, condition in CONDITIONS.items():
+        here = {name: replace(measured[f"{name} {condition}"], name=name) for name in WAITING}
         idle = [replace(measured[IDLE], name=IDLE)] if number else []
         sections.append(
             Section(
                 "neighbour",
-                f"{steps} steps of the preset fast, {options.threads} threads, {place}",
+                f"{steps} steps of the preset fast, {options.threads} threads, {condition}",
                 (here.pop(OURS), *idle, *here.values()),
                 unit="steps",
                 work=steps,

@@ -111,11 +111,11 @@ def _peers(outcomes: Mapping[str, Sequence[Outcome]], recipes: Sequence[Recipe])
     if settings:
         renamed[best_of(settings)] = STRONG
     measurements = []
-    for name, found in outcomes.items():
-        facts = _facts(found)
+    for name, rounds in outcomes.items():
+        facts = _facts(rounds)
         if name in renamed:
             facts = {**facts, "setting": name}
-        measurements.append(Measurement(renamed.get(name, name), tuple(one.seconds for one in found), facts))
+        measurements.append(Measurement(renamed.get(name, name), tuple(one.seconds for one in rounds), facts))
     return measurements
 
 
@@ -170,8 +170,8 @@ def _script(options: Options, arguments: Callable[[int], Sequence[str]]) -> Run:
     def run(seed: int) -> Outcome:
         with cold(options) as (_, env):
             began = time.time()
-            found = last_json(finish(python("-m", *arguments(seed)), env))
-        seconds, loss = found.pop("unix") - began, found.pop("test_loss")
-        return Outcome(seconds, loss, {name.replace("_", " "): value for name, value in found.items()})
+            printed = last_json(finish(python("-m", *arguments(seed)), env))
+        seconds, loss = printed.pop("unix") - began, printed.pop("test_loss")
+        return Outcome(seconds, loss, {name.replace("_", " "): value for name, value in printed.items()})
 
     return run

@@ -59,7 +59,11 @@ ANSWERS = {"is_text": False, "tokens": None, "most_passes": None}
         ({"characters": 99_000}, ["short"], None),
         ({"tokenizer": "bpe", "vocab_size": 2000}, ["tokenizer"], "train 'my text.txt' --tokenizer char"),
         ({"problems": ["a leak"], "characters": 9000}, ["problem", "short"], "corpus 'my text.txt'"),
-        ({"problems": ["a leak"], "step": 50, "baselines": {}}, ["problem", "temperature"], "corpus 'my text.txt'"),
+        (
+            {"problems": ["a leak"], "step": 50, "baselines": {}},
+            ["undertrained", "problem"],
+            "continue runs/my --minutes 1",
+        ),
         # Half of 1000 steps of 0.03 s are 0.25 minutes.
         ({"copied": 0.79}, ["copied", "size"], "train 'my text.txt' --minutes 0.2"),
         ({"copied": 0.79, "step": 50, "test_loss": 2.0}, ["copied", "temperature"], None),

@@ -110,17 +110,17 @@ def test_in_bfloat16_it_is_the_same_to_rounding(mask: str, plain_up_to: int, mon
         rounded = {name: normal(BATCH, HEADS, *shape, purpose=name).bfloat16() for name, shape in shapes.items()}
         given = {"scale": SCALES[scale](normal, time), "bias": BIASES[bias](normal, time, source)}
         chosen = MASKS[mask](time, source)
-        found = attend(*rounded.values(), mask=chosen, **given)
+        result = attend(*rounded.values(), mask=chosen, **given)
         exact = attend(*(tensor.double() for tensor in rounded.values()), mask=chosen, **given)
-        assert found.dtype == torch.bfloat16
-        torch.testing.assert_close(found.double(), exact, rtol=0, atol=0.06)
+        assert result.dtype == torch.bfloat16
+        torch.testing.assert_close(result.double(), exact, rtol=0, atol=0.06)
 
 
 def test_keys_of_a_cache_may_be_more_precise_than_queries_under_autocast() -> None:
     q, k, v = (normal(1, 2, 3, 5, purpose=name, dtype=torch.float32) for name in "qkv")
     with torch.autocast("cpu", torch.bfloat16):
-        found = attend(q.bfloat16(), k, v)
-    torch.testing.assert_close(found.float(), attend(q, k, v), rtol=0, atol=0.06)
+        result = attend(q.bfloat16(), k, v)
+    torch.testing.assert_close(result.float(), attend(q, k, v), rtol=0, atol=0.06)
 
 
 @pytest.mark.parametrize("mask", MASKS)

@@ -34,9 +34,9 @@ def tensor(numbers: list) -> Tensor:
     return torch.tensor(numbers, dtype=torch.float64)
 
 
-def assert_digits(found: Tensor, claimed: list) -> None:
-    assert found.shape == tensor(claimed).shape
-    assert float((found - tensor(claimed)).abs().max()) <= HALF_A_DIGIT
+def assert_digits(result: Tensor, claimed: list) -> None:
+    assert result.shape == tensor(claimed).shape
+    assert float((result - tensor(claimed)).abs().max()) <= HALF_A_DIGIT
 
 
 def projections() -> tuple[Tensor, Tensor, Tensor]:

@@ -33,10 +33,10 @@ def test_a_record_is_surely_below_its_holder(lower: float, record: str | None) -
     losses = {"holder": HOLDER, "better": [one - lower + 0.001 * n for n, one in enumerate(HOLDER)]}
     losses["worse"] = [one + 0.2 for one in reversed(HOLDER)]
     held: list[dict[str, Any]] = [{"name": "holder", "config": {}}]
-    found = board.judged(losses)
-    assert board.new_record(losses, found, held) == record
-    assert board.new_record({"worse": losses["worse"]}, found, held) is None
-    assert board.new_record({**losses, board.PLAN: HOLDER}, found, []) == board.PLAN
+    measured = board.judged(losses)
+    assert board.new_record(losses, measured, held) == record
+    assert board.new_record({"worse": losses["worse"]}, measured, held) is None
+    assert board.new_record({**losses, board.PLAN: HOLDER}, measured, []) == board.PLAN
     assert board.judged({name: each[:2] for name, each in losses.items()}) == {}
 
 

@@ -85,32 +85,34 @@ def characters(cache: Path, tokenizer: TokenizerConfig | None = None) -> Charact
 def test_its_characters_are_those_of_the_run_whatever_its_tokenizer(
     tokenizer: TokenizerConfig | None, tmp_path: Path
 ) -> None:
-    found = characters(tmp_path, tokenizer)
-    assert found.alphabet == "".join(sorted(set(TEXT)))
-    parts = {name: "".join(found.alphabet[token] for token in split.tokens) for name, split in found.splits.items()}
+    measured = characters(tmp_path, tokenizer)
+    assert measured.alphabet == "".join(sorted(set(TEXT)))
+    parts = {
+        name: "".join(measured.alphabet[token] for token in split.tokens) for name, split in measured.splits.items()
+    }
     assert sum(map(len, parts.values())) == len(TEXT)
-    for name, split in found.splits.items():
+    for name, split in measured.splits.items():
         for begin, end in split.segments.tolist():
             assert parts[name][begin:end] in TEXT
 
 
 def test_it_reads_our_splits_as_its_own_files(tmp_path: Path) -> None:
-    found = characters(tmp_path)
-    found.write(tmp_path / "data")
+    measured = characters(tmp_path)
+    measured.write(tmp_path / "data")
     read = {name: np.fromfile(tmp_path / "data" / f"{name}.bin", dtype=np.uint16) for name in ("train", "val")}
-    np.testing.assert_array_equal(read["train"], found.splits["train"].tokens)
-    np.testing.assert_array_equal(read["val"], found.splits["validation"].tokens)
+    np.testing.assert_array_equal(read["train"], measured.splits["train"].tokens)
+    np.testing.assert_array_equal(read["val"], measured.splits["validation"].tokens)
     meta = pickle.loads((tmp_path / "data" / "meta.pkl").read_bytes())
     assert meta["vocab_size"] == len(set(TEXT))
-    assert [meta["itos"][meta["stoi"][character]] for character in found.alphabet] == list(found.alphabet)
+    assert [meta["itos"][meta["stoi"][character]] for character in measured.alphabet] == list(measured.alphabet)
 
 
 @pytest.mark.merge
 def test_it_trains_in_its_folder_with_its_settings_and_its_loss_is_of_our_test_split(
     checkout: Path, tmp_path: Path
 ) -> None:
-    found, before = characters(tmp_path), sorted(checkout.rglob("*"))
-    found.write(tmp_path / "data")
+    measured, before = characters(tmp_path), sorted(checkout.rglob("*"))
+    measured.write(tmp_path / "data")
     trained = train(require_checkout(checkout), tmp_path / "data", tmp_path / "out", 5 * EVALUATIONS, dict(os.environ))
     given = json.loads((tmp_path / "out" / "given.json").read_text(encoding="utf-8"))
     assert {name: given[name] for name in CPU_SETTINGS} == {name: str(value) for name, value in CPU_SETTINGS.items()}
@@ -119,7 +121,7 @@ def test_it_trains_in_its_folder_with_its_settings_and_its_loss_is_of_our_test_s
     assert sorted(checkout.rglob("*")) == before
     pace = pace_of(trained.printed, trained.seconds)
     assert (pace.evaluation, pace.step) == (0.498, 0.002)
-    loss = loss_of(nanogpt.load(checkout), trained.out, found.splits["test"])
+    loss = loss_of(nanogpt.load(checkout), trained.out, measured.splits["test"])
     assert loss == pytest.approx(math.log(len(set(TEXT))), rel=1e-6)
 
 
@@ -143,5 +145,5 @@ def test_a_folder_that_is_no_checkout_is_named(tmp_path: Path) -> None:
 @pytest.mark.skipif("VITRAL_NANOGPT" not in os.environ, reason="VITRAL_NANOGPT names no checkout of nanoGPT")
 def test_the_row_runs_with_nanogpt_itself() -> None:
     options = Options(quick=True, nanogpt=Path(os.environ["VITRAL_NANOGPT"]), texts=("sample",))
-    (found,) = nanogpt_minute.measure(["nanogpt-minute"], options)
-    assert [one.name for one in found.measurements] == ["Vitral", NANOGPT]
+    (measured,) = nanogpt_minute.measure(["nanogpt-minute"], options)
+    assert [one.name for one in measured.measurements] == ["Vitral", NANOGPT]

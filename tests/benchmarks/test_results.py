@@ -17,7 +17,7 @@ def section(*goals: Goal, ours: tuple[float, ...] = (1.0, 2.0, 1.0)) -> Section:
 
 
 @pytest.mark.parametrize(
-    ("goal", "found", "reached"),
+    ("goal", "measured", "reached"),
     [
         (Goal("faster", 4, "peer"), 4.0, True),
         (Goal("faster", 5, "peer"), 4.0, False),
@@ -29,16 +29,16 @@ def section(*goals: Goal, ours: tuple[float, ...] = (1.0, 2.0, 1.0)) -> Section:
         (Goal("seconds", 0.9), 1.0, False),
     ],
 )
-def test_goals_are_judged_by_the_median(goal: Goal, found: float, reached: bool) -> None:
+def test_goals_are_judged_by_the_median(goal: Goal, measured: float, reached: bool) -> None:
     (verdict,) = section(goal).verdicts()
-    assert verdict.found is not None
-    assert verdict.found.median == pytest.approx(found)
+    assert verdict.measured is not None
+    assert verdict.measured.median == pytest.approx(measured)
     assert verdict.reached is reached
 
 
 def test_a_goal_against_a_peer_that_is_not_there_is_not_reached() -> None:
     (verdict,) = section(Goal("faster", 2, "nobody")).verdicts()
-    assert verdict.found is None
+    assert verdict.measured is None
     assert "nobody was not measured" in table.verdict_text(verdict)
 
 

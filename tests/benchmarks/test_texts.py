@@ -31,8 +31,8 @@ def judge(seconds: float = 59.0, sample_at: float = 12.0, loss: float = 1.5, cha
 
 
 def test_the_first_sample_is_found_in_the_output_however_it_is_wrapped() -> None:
-    found = judge(sample_at=12.0)
-    assert found["sample_at"] == 12.0
+    result = judge(sample_at=12.0)
+    assert result["sample_at"] == 12.0
     assert Watched(1.0, 0, ((0.5, "other"),)).seconds_of(SAMPLE) is None
     assert Watched(1.0, 0, ((0.5, "other"),)).seconds_of("") is None
 

@@ -17,9 +17,9 @@ def test_contenders_take_turns_and_warming_up_does_not_count() -> None:
     def contender(name: str):
         return lambda: order.append(name) or float(len(order))
 
-    found = alternate({"a": contender("a"), "b": contender("b")}, rounds=3, warmup=1)
+    measured = alternate({"a": contender("a"), "b": contender("b")}, rounds=3, warmup=1)
     assert order == ["a", "b"] * 4
-    assert found == {"a": [3.0, 5.0, 7.0], "b": [4.0, 6.0, 8.0]}
+    assert measured == {"a": [3.0, 5.0, 7.0], "b": [4.0, 6.0, 8.0]}
 
 
 def test_a_short_action_is_repeated_after_the_first_call() -> None:
@@ -38,9 +38,9 @@ def test_a_short_action_is_repeated_after_the_first_call() -> None:
 
 @given(seconds, st.floats(0.01, 100))
 def test_a_ratio_is_of_pairs(theirs: list[float], factor: float) -> None:
-    found = ratio([factor * value for value in theirs], theirs)
-    assert found.low == pytest.approx(factor)
-    assert found.high == pytest.approx(factor)
+    measured = ratio([factor * value for value in theirs], theirs)
+    assert measured.low == pytest.approx(factor)
+    assert measured.high == pytest.approx(factor)
 
 
 @given(seconds)

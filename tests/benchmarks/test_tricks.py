@@ -74,5 +74,5 @@ def test_a_growing_context_has_as_many_tokens_in_every_step(dataset: Dataset) ->
 def test_a_trick_gets_as_many_steps_as_take_the_bases_time(tmp_path: Path) -> None:
     study = Study("brief", [BASE, "head-gates"], 1, tmp_path, tmp_path, 1)
     asked = study.task("ratio", "head-gates")
-    study.found[asked["key"]] = {"ratio": 1.5}
+    study.results[asked["key"]] = {"ratio": 1.5}
     assert (study.steps(BASE), study.steps("head-gates"), asked["text"]) == (300, 200, TUNED_ON)

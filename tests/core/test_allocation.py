@@ -56,5 +56,5 @@ def printed(*parts: str) -> list[str]:
 def test_training_uses_all_freed_memory_again_in_large_pages() -> None:
     """A capture, which keeps less, does not undo it."""
     sizes = REPEATED.replace("SIZES", str([SMALL, LARGE]))
-    found = printed(TRAINING, CAPTURE, sizes, *([ADVISED] if LARGE_PAGES else []))
-    assert found == ["True"] * (2 + LARGE_PAGES)
+    result = printed(TRAINING, CAPTURE, sizes, *([ADVISED] if LARGE_PAGES else []))
+    assert result == ["True"] * (2 + LARGE_PAGES)

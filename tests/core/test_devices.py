@@ -43,13 +43,13 @@ def test_the_mode_of_the_process_is_left_as_it_was(before: str) -> None:
 
 def test_threads_add_the_gradients_of_indexed_numbers_in_one_order() -> None:
     """Each sum has a thousand terms, and the border between two threads lies inside of it."""
-    places = (torch.arange(257)[:, None] - torch.arange(257)).abs().flatten() // 100
+    indices = (torch.arange(257)[:, None] - torch.arange(257)).abs().flatten() // 100
     terms = torch.randn(257 * 257, generator=torch.Generator().manual_seed(1))
 
     def gradient() -> Tensor:
         numbers = torch.zeros(3, requires_grad=True)
         with ordered_sums(torch.device("cpu")):
-            numbers[places].backward(terms)
+            numbers[indices].backward(terms)
         assert numbers.grad is not None
         return numbers.grad
 

@@ -19,7 +19,7 @@ TIES = torch.tensor([[3.0, 1, 3, 2, 1], [0, 0, 0, 0, 0], [-math.inf, 2, math.inf
 ODD = torch.tensor([0.0, -0.5, 0.5, 1.5, 2.5, -2.5, 7.3, -math.inf, math.inf, math.nan]).double()
 TRUTH, OTHER = torch.tensor([True, False, True, False]), torch.tensor([True, True, False, False])
 TABLE, IDS = torch.randn(7, 3).double(), torch.tensor([[0, 6], [2, 2]])
-PLACES = torch.tensor([[4, 0, 0], [1, 1, 3]])[:, :, None].expand(2, 3, 2).contiguous()
+INDICES = torch.tensor([[4, 0, 0], [1, 1, 3]])[:, :, None].expand(2, 3, 2).contiguous()
 
 UNARY = (
     *("abs", "atan", "ceil", "cos", "erf", "exp", "expm1", "floor", "isinf", "isnan", "neg", "reciprocal", "relu"),
@@ -93,9 +93,9 @@ CASES: list[tuple[str, list[Any]]] = [
     ("index.Tensor", [A, [torch.tensor([1, 0]), None, torch.tensor([1, 4])]]),
     ("index.Tensor", [A, [torch.tensor([[1], [0]]), torch.tensor([0, 2])]]),
     ("index_select", [A, 2, torch.tensor([4, 0])]),
-    ("gather", [A, 2, PLACES]),
-    ("scatter.src", [A, 2, PLACES[:, :, :1], B]),
-    ("scatter.value", [A, 2, PLACES, 9.0]),
+    ("gather", [A, 2, INDICES]),
+    ("scatter.src", [A, 2, INDICES[:, :, :1], B]),
+    ("scatter.value", [A, 2, INDICES, 9.0]),
     ("slice_scatter", [A, B[:, :2], 1, 1, 3]),
     ("select_scatter", [A, ROW[None].expand(3, 5), 0, 1]),
     ("constant_pad_nd", [A, [1, 2, 0, 1], 7.0]),
@@ -129,9 +129,9 @@ def one_node(name: str, given: list[Any]) -> tuple[dict[str, Any], Any]:
     parts = list(made) if isinstance(made, (tuple, list)) else [made]
     outputs = {"0": len(tensors)}
     if isinstance(made, (tuple, list)):
-        outputs = {str(place): len(tensors) + 1 + place for place in range(len(parts))}
-        nodes += [["getitem", [{"at": len(tensors)}, place]] for place in range(len(parts))]
-    names = [f"x{place}" for place in range(len(tensors))]
+        outputs = {str(index): len(tensors) + 1 + index for index in range(len(parts))}
+        nodes += [["getitem", [{"at": len(tensors)}, index]] for index in range(len(parts))]
+    names = [f"x{index}" for index in range(len(tensors))]
     shapes = [list(each.shape) for each in tensors]
     graph = {"inputs": names, "shapes": shapes, "constants": [], "nodes": nodes, "outputs": outputs}
     return {"graph": graph, "inputs": dict(zip(names, tensors, strict=True))}, parts
@@ -142,8 +142,8 @@ def test_every_operation_is_that_of_pytorch() -> None:
     assert {name for name, _ in CASES} | NOT_OF_TENSORS == OPERATIONS == set(interpreted)
     made = [(name, *one_node(name, given)) for name, given in CASES]
     for (name, _, parts), outputs in zip(made, run_graphs([case for _, case, _ in made]), strict=True):
-        for place, expected in enumerate(parts):
-            same(outputs[str(place)], expected.double(), name)
+        for index, expected in enumerate(parts):
+            same(outputs[str(index)], expected.double(), name)
 
 
 def test_a_graph_for_any_length_computes_with_lengths_and_has_its_weights_by_name() -> None:
@@ -178,8 +178,8 @@ def test_an_edited_value_changes_what_follows_and_nothing_else() -> None:
 
     graph = graph_of(compute, {"x": torch.zeros(3).double()})
     (made,) = run_graphs([{"graph": graph, "inputs": {"x": torch.arange(3.0).double()}, "edits": {"same": [[1, 7.0]]}}])
-    told = {name: value.tolist() for name, value in made.items()}
-    assert told == {"first": [0, 1, 2], "beside": [0, 2, 4], "same": [0, 7, 2], "last": [1, 8, 3]}
+    values = {name: value.tolist() for name, value in made.items()}
+    assert values == {"first": [0, 1, 2], "beside": [0, 2, 4], "same": [0, 7, 2], "last": [1, 8, 3]}
 
 
 @pytest.mark.parametrize(

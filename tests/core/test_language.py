@@ -28,10 +28,10 @@ def test_a_message_is_english_text_and_is_shown_in_the_readers_language(code: st
 
 def test_a_message_keeps_its_values() -> None:
     data = {"notes": ["a file's own words", OUTER], "n": 1}
-    for found in (copy.deepcopy(data), pickle.loads(pickle.dumps(data)), read(data)):
-        assert found == data
+    for result in (copy.deepcopy(data), pickle.loads(pickle.dumps(data)), read(data)):
+        assert result == data
         with in_language("pt"):
-            assert [_(note) for note in found["notes"]] == ["a file's own words", _(OUTER)]
+            assert [_(note) for note in result["notes"]] == ["a file's own words", _(OUTER)]
 
 
 def read(data: dict[str, Any]) -> dict[str, Any]:

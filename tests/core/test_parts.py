@@ -57,11 +57,11 @@ def test_a_configuration_names_a_part_with_settings_and_is_itself_as_plain_data(
     assert hash(ModelConfig.parse(config.plain())) == hash(config)
 
 
-@pytest.mark.parametrize("place", OwnPart.__subclasses__())
-def test_a_name_of_vitral_is_refused(place: type[OwnPart]) -> None:
-    for name in place.built_in:
+@pytest.mark.parametrize("key", OwnPart.__subclasses__())
+def test_a_name_of_vitral_is_refused(key: type[OwnPart]) -> None:
+    for name in key.built_in:
         with pytest.raises(UsageError, match=name):
-            register(place.kinds[0], name, identity)
+            register(key.kinds[0], name, identity)
 
 
 def test_the_last_part_of_a_name_counts(tmp_path: Path) -> None:

@@ -103,9 +103,9 @@ def test_all_starts_by_one_launcher_have_one_name(monkeypatch: pytest.MonkeyPatc
     assert launch_name() == "7"
 
 
-@pytest.mark.parametrize(("given", "found"), [("", "1000"), ("GOMP_SPINCOUNT", "7"), ("OMP_WAIT_POLICY", "None")])
-def test_how_threads_wait_is_said_before_pytorch_is_loaded_unless_the_user_says_it(given: str, found: str) -> None:
+@pytest.mark.parametrize(("given", "result"), [("", "1000"), ("GOMP_SPINCOUNT", "7"), ("OMP_WAIT_POLICY", "None")])
+def test_how_threads_wait_is_said_before_pytorch_is_loaded_unless_the_user_says_it(given: str, result: str) -> None:
     """By the package itself, which every command, rank and worker imports first."""
     own = {name: value for name, value in os.environ.items() if "OMP_" not in name} | {given or "OTHER": "7"}
     script = "import os, sys, vitral; print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
-    assert subprocess.check_output([sys.executable, "-c", script], env=own, text=True).split() == [found, "False"]
+    assert subprocess.check_output([sys.executable, "-c", script], env=own, text=True).split() == [result, "False"]

@@ -64,8 +64,8 @@ def test_the_lines_of_a_file_are_records_each_whole_in_one_split(kind: str, toke
     config = CorpusConfig.parse({"source": str(path), "records": kind, "tokenizer": tokenizer})
     assert CorpusConfig.parse(config.plain()) == config
     dataset = prepare(config)
-    found = [record for split in dataset.splits.values() for record in decoded(dataset, split)]
-    assert sorted(found) == sorted(RECORDS[kind])
+    result = [record for split in dataset.splits.values() for record in decoded(dataset, split)]
+    assert sorted(result) == sorted(RECORDS[kind])
     assert all(len(split.segments) == 1 for split in dataset.splits.values())
     assert dataset.labels == (["0", "yes"] if kind == "labels" else [])
     assert dataset.describe().get("labels", []) == dataset.labels
@@ -89,7 +89,7 @@ def test_a_table_has_the_records_of_json_lines_and_a_folder_those_of_its_files(t
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "complaint"),
     [
         ("x.jsonl", '\n{"source": "a", "answer": "b"}\n', "'answer'"),
         ("x.json", '{"question": "a", "answer": "b"}\n', "'question'"),
@@ -97,13 +97,15 @@ def test_a_table_has_the_records_of_json_lines_and_a_folder_those_of_its_files(t
         ("x.tsv", "hello\tola\n", "'ola'"),
     ],
 )
-def test_lines_that_nothing_says_how_to_read_are_refused(name: str, content: str, told: str, tmp_path: Path) -> None:
+def test_lines_that_nothing_says_how_to_read_are_refused(
+    name: str, content: str, complaint: str, tmp_path: Path
+) -> None:
     path = tmp_path / name
     path.write_text(content)
     with pytest.raises(UsageError) as refused:
         records_in(str(path))
     assert str(path) in str(refused.value)
-    assert told in str(refused.value)
+    assert complaint in str(refused.value)
     path.rename(path.with_suffix(".txt"))
     assert records_in(str(path.with_suffix(".txt"))) is None
 
@@ -119,7 +121,7 @@ def test_the_border_of_a_chat_is_no_part_of_its_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "line", "told"),
+    ("kind", "line", "complaint"),
     [
         ("pairs", '{"source": "a"}', "'target' is missing"),
         ("pairs", '{"source": "a", "target": 1.5}', "no text in 'target'"),
@@ -134,12 +136,12 @@ def test_the_border_of_a_chat_is_no_part_of_its_text(tmp_path: Path) -> None:
         ("chats", '{"messages": [{"role": "user", "content": ["a"]}]}', "no text in 'content'"),
     ],
 )
-def test_a_wrong_line_is_named(kind: str, line: str, told: str, tmp_path: Path) -> None:
+def test_a_wrong_line_is_named(kind: str, line: str, complaint: str, tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(f"{json.dumps(LINES[kind][0])}\n{line}\n", encoding="utf-8")
     message = refusal(path, records=kind)
     assert f"{path}: line 2" in message
-    assert told in message
+    assert complaint in message
 
 
 @pytest.mark.parametrize("changes", [{"split": "tail"}, {"field": "x"}, {"draw": 1, "share": 0.5}, {"num_works": 1}])
@@ -238,8 +240,8 @@ def test_rows_are_records_as_a_model_of_each_shape_reads_them() -> None:
         rows = [(row, asked) for pairs in windows(split, reading, 9) for row, asked in zip(*pairs, strict=True)]
         for row, asked in rows:
             length, scored = reading.source_length or 0, asked != IGNORED
-            source, told = row[:length], row[length:]
-            prompt = decode(source[source != PADDING].numpy()) + decode(told[: int(scored.nonzero()[0]) + 1].numpy())
+            source, target = row[:length], row[length:]
+            prompt = decode(source[source != PADDING].numpy()) + decode(target[: int(scored.nonzero()[0]) + 1].numpy())
             assert prompt.endswith(ANSWER)
             assert prompt + decode(asked[scored].numpy()) in records
         assert len(rows) == len(records)

@@ -151,6 +151,6 @@ def test_share_and_example_are_of_the_windows_that_begin_at_a_word(text, length)
 
     known, asked = set(windows(train)), windows(test)
     twice = [window for window in asked if window in known]
-    found = duplicates_across(text, {"train": spans(*train), "test": spans(*test)}, length)
-    assert found.share == pytest.approx(len(twice) / max(1, len(asked)))
-    assert found.example == (twice[0] if twice else "")
+    result = duplicates_across(text, {"train": spans(*train), "test": spans(*test)}, length)
+    assert result.share == pytest.approx(len(twice) / max(1, len(asked)))
+    assert result.example == (twice[0] if twice else "")

@@ -78,8 +78,8 @@ def test_a_damaged_utf8_text_is_not_taken_for_another_encoding() -> None:
 
 @given(st.text(max_size=40))
 def test_utf8_is_seldom_taken_for_utf16(text: str) -> None:
-    found = unmarked_utf(text.encode("utf-8", "ignore"))
-    assert found is None or "\0" in text
+    result = unmarked_utf(text.encode("utf-8", "ignore"))
+    assert result is None or "\0" in text
 
 
 def test_text_with_nul_stays_text() -> None:

@@ -27,7 +27,7 @@ def load(folder: Path, *glob: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "found"),
+    ("pattern", "result"),
     [
         ("*.py", "a.py b.py c.py"),
         ("src/*.py", "b.py"),
@@ -41,9 +41,9 @@ def load(folder: Path, *glob: str) -> str:
         ("**", "a.py b.py b.txt c.py"),
     ],
 )
-def test_patterns(tmp_path: Path, pattern: str, found: str) -> None:
+def test_patterns(tmp_path: Path, pattern: str, result: str) -> None:
     write(tmp_path, "a.py", "src/b.py", "src/b.txt", "src/in/c.py", ".hidden.py", ".git/d.py")
-    assert sorted(load(tmp_path, pattern).split()) == sorted(found.split())
+    assert sorted(load(tmp_path, pattern).split()) == sorted(result.split())
 
 
 def test_one_of_several_patterns_is_enough(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ DEEP = "[" * 100_000 + "]" * 100_000
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "expected"),
     [
         ("text", "not a JSON object"),
         ('{"text": "a"} {}', "not a JSON object"),
@@ -59,12 +59,12 @@ DEEP = "[" * 100_000 + "]" * 100_000
         ('{"text": "\\ud800"}', "no text in 'text'"),
     ],
 )
-def test_a_wrong_line_is_named(line: str, told: str) -> None:
+def test_a_wrong_line_is_named(line: str, expected: str) -> None:
     with pytest.raises(UsageError) as error:
         decode_document(f'{{"text": "fine"}}\n\n{line}\n'.encode(), "x.jsonl", TEXT)
     message = str(error.value)
     assert message.startswith("x.jsonl: line 3: ")
-    assert told in message
+    assert expected in message
     assert message.isprintable()
 
 

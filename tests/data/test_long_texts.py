@@ -36,15 +36,15 @@ def test_it_is_the_text_of_the_file(
     raw = (b"\xef\xbb\xbf" if has_mark else b"") + text.encode()
     (tmp_path / "x.txt").write_bytes(raw)
     config = CorpusConfig.parse({"source": str(tmp_path / "x.txt"), "newlines": newlines})
-    expected, found = decode_document(raw, "x", config), load_corpus(config)
-    assert isinstance(found.text, LongText)
-    assert "".join(pieces(found.text)) == expected.text
-    assert len(found.text) == len(expected.text)
+    expected, result = decode_document(raw, "x", config), load_corpus(config)
+    assert isinstance(result.text, LongText)
+    assert "".join(pieces(result.text)) == expected.text
+    assert len(result.text) == len(expected.text)
     begin, end = (data.draw(st.integers(-1, len(expected.text) + 2)) for _ in range(2))
-    assert found.text[begin:end] == expected.text[begin:end]
-    assert (found.num_bytes, found.sha256) == (expected.num_bytes, expected.sha256)
-    assert found.notes == tuple(reading_notes([expected], config))
-    assert not [a for a, b in pairwise(found.text.pieces()) if a.endswith("\r") and b.startswith("\n")]
+    assert result.text[begin:end] == expected.text[begin:end]
+    assert (result.num_bytes, result.sha256) == (expected.num_bytes, expected.sha256)
+    assert result.notes == tuple(reading_notes([expected], config))
+    assert not [a for a, b in pairwise(result.text.pieces()) if a.endswith("\r") and b.startswith("\n")]
 
 
 @pytest.mark.usefixtures("long")

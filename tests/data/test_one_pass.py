@@ -42,14 +42,14 @@ def cut(draw: st.DrawFn, length: int) -> dict[str, Blocks]:
         if split is not None:
             spans[split].append(span)
     apart = draw(st.booleans())
-    return {split: Blocks(np.array(found or [(0, 1)]), apart=apart) for split, found in spans.items()}
+    return {split: Blocks(np.array(rows or [(0, 1)]), apart=apart) for split, rows in spans.items()}
 
 
 def moved(text: str, border: int, specials: list[str]) -> int:
     """A border out of every special token that lies across it."""
-    found = [at + len(one) for one in specials for at in range(border) if text.startswith(one, at)]
+    ends = [at + len(one) for one in specials for at in range(border) if text.startswith(one, at)]
     # Of those that begin at one place the longest counts; all of these begin differently or are alone.
-    return max([border, *(end for end in found if end > border)])
+    return max([border, *(end for end in ends if end > border)])
 
 
 def plainly(
@@ -88,8 +88,8 @@ def test_tokens_are_those_of_each_block_alone(
         assert refused.value.character == text[min(unseen)]
         return
     splits = encoded_splits(text, blocks, tokenizer, replacement)
-    found = [
+    result = [
         (split, splits[split].tokens.tolist(), np.diff(splits[split].segments, axis=1)[:, 0].tolist())
         for split in SPLITS
     ]
-    assert found == expected
+    assert result == expected

@@ -47,11 +47,11 @@ def train_on(source: str | Path, **options: object) -> tuple[CorpusConfig, Datas
 
 def again(trained: tuple[CorpusConfig, Dataset, Recorded], run: Path, **options: Any) -> Dataset:
     config, dataset, recorded = trained
-    found = prepare_recorded(config, recorded, tokenizer=dataset.tokenizer, run_folder=run, **options)
-    assert found.fingerprint == dataset.fingerprint
-    assert found.name == dataset.name
-    assert all((found.splits[name].tokens == dataset.splits[name].tokens).all() for name in dataset.splits)
-    return found
+    result = prepare_recorded(config, recorded, tokenizer=dataset.tokenizer, run_folder=run, **options)
+    assert result.fingerprint == dataset.fingerprint
+    assert result.name == dataset.name
+    assert all((result.splits[name].tokens == dataset.splits[name].tokens).all() for name in dataset.splits)
+    return result
 
 
 def refused(trained: tuple[CorpusConfig, Dataset, Recorded], run: Path, **options: Any) -> str:
@@ -63,7 +63,7 @@ def refused(trained: tuple[CorpusConfig, Dataset, Recorded], run: Path, **option
     return message
 
 
-PLACES = {
+SOURCES = {
     "at its place": ("my.txt", None),
     "given as a file": ("other name.dat", "other name.dat"),
     "given as a name": ("own/words.txt", "words"),
@@ -71,10 +71,10 @@ PLACES = {
 """Where a text lies now, and what is given to find it."""
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("case", SOURCES)
 @pytest.mark.parametrize("long", [False, True])
 def test_a_file_is_found_at_its_place_or_where_it_is_given(
-    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch, place: str, long: bool
+    tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch, case: str, long: bool
 ) -> None:
     (tmp_path / "own").mkdir()
     monkeypatch.setenv("VITRAL_CORPORA", str(tmp_path / "own"))
@@ -82,7 +82,7 @@ def test_a_file_is_found_at_its_place_or_where_it_is_given(
     if long:
         monkeypatch.setattr(texts, "LONG", 0)
         monkeypatch.setattr(texts, "PIECE", 1009)
-    now, given = PLACES[place]
+    now, given = SOURCES[case]
     shutil.move(tmp_path / "my.txt", tmp_path / now)
     again(trained, run, **{} if given is None else {"corpus": given if given == "words" else str(tmp_path / given)})
     if given is not None:
@@ -136,11 +136,11 @@ def test_a_folder_is_found_again(tmp_path: Path, run: Path) -> None:
 def test_a_text_is_read_again_from_where_it_was_found(tmp_path: Path, run: Path) -> None:
     trained = train_on(write(tmp_path / "my.txt"))
     shutil.move(tmp_path / "my.txt", tmp_path / "other name.dat")
-    found = again(trained, run, corpus=tmp_path / "other name.dat")
-    assert found.load_text().sha256 == found.text.sha256
+    result = again(trained, run, corpus=tmp_path / "other name.dat")
+    assert result.load_text().sha256 == result.text.sha256
     write(tmp_path / "other name.dat", 8)
     with pytest.raises(UsageError):
-        found.load_text()
+        result.load_text()
     bundled = train_on("sample")
     assert bundled[1].load_text().name == "sample"
     assert "path" not in bundled[2]

@@ -55,8 +55,8 @@ def litdata(folder: Path, ids: Mapping[str, np.ndarray]) -> None:
             file, header = f"chunk-0-{number}.bin", np.array([1, 12, 12 + 4 * tokens.size], "<u4")
             (folder / split / file).write_bytes(header.tobytes() + tokens.astype("<i4").tobytes())
             chunks.append({"filename": file, "chunk_size": 1, "dim": tokens.size, "chunk_bytes": 4 * tokens.size})
-        told = {"config": {"data_format": ["no_header_tensor:16"]}, "chunks": chunks}
-        (folder / split / "index.json").write_text(json.dumps(told))
+        index = {"config": {"data_format": ["no_header_tensor:16"]}, "chunks": chunks}
+        (folder / split / "index.json").write_text(json.dumps(index))
 
 
 def made(folder: Path, write: Write = nanogpt, ids: Mapping[str, np.ndarray] = IDS) -> CorpusConfig:

@@ -49,35 +49,35 @@ def test_a_window_of_the_whole_length_is_one_sequence(task: Task, tmp_path: Path
     inputs, targets = batches.batch(0)
     whole = [decode(row) + decode(last) for row, last in zip(inputs.numpy(), targets[:, -1:].numpy(), strict=True)]
     assert set(whole) <= sequences
-    found = [each for each, _ in windows(dataset.splits["test"], task.span - 1, 7)]
-    assert sum(map(len, found)) == 30
+    result = [each for each, _ in windows(dataset.splits["test"], task.span - 1, 7)]
+    assert sum(map(len, result)) == 30
     assert all(
-        decode(row)[:-1] in {one[: task.span - 2] for one in sequences} for each in found for row in each.numpy()
+        decode(row)[:-1] in {one[: task.span - 2] for one in sequences} for each in result for row in each.numpy()
     )
 
 
 def test_a_string_is_repeated_with_its_own_period() -> None:
     task = RepeatedStrings(symbols=20, length=40, shortest=3, longest=9)
-    found = drawn(task)
-    fits = np.array([[(row[period:] == row[:-period]).all() for period in range(3, 10)] for row in found])
+    result = drawn(task)
+    fits = np.array([[(row[period:] == row[:-period]).all() for period in range(3, 10)] for row in result])
     assert fits.any(axis=1).all()
     first = 3 + fits.argmax(axis=1)
-    assert np.bincount(first, minlength=10)[3:] / len(found) == pytest.approx(np.full(7, 1 / 7), abs=0.03)
-    assert np.bincount(found[:, 0], minlength=20) / len(found) == pytest.approx(np.full(20, 0.05), abs=0.02)
+    assert np.bincount(first, minlength=10)[3:] / len(result) == pytest.approx(np.full(7, 1 / 7), abs=0.03)
+    assert np.bincount(result[:, 0], minlength=20) / len(result) == pytest.approx(np.full(20, 0.05), abs=0.02)
 
 
 def test_the_rows_of_a_chain_are_dirichlet() -> None:
     task = MarkovChains(symbols=3, length=200, concentration=0.5)
-    found = drawn(task)
-    counts = np.zeros((len(found), 3, 3))
-    for before, after in zip(found[:, :-1].T, found[:, 1:].T, strict=True):
-        counts[np.arange(len(found)), before, after] += 1
+    result = drawn(task)
+    counts = np.zeros((len(result), 3, 3))
+    for before, after in zip(result[:, :-1].T, result[:, 1:].T, strict=True):
+        counts[np.arange(len(result)), before, after] += 1
     visited = counts.sum(axis=2)[:, 0] > 0
     # A row that was visited is a Dirichlet row: its first transition from state 0 is uniform over the states,
-    first = [found[row, 1:][found[row, :-1] == 0][0] for row in np.flatnonzero(visited)]
+    first = [result[row, 1:][result[row, :-1] == 0][0] for row in np.flatnonzero(visited)]
     assert np.bincount(first, minlength=3) / len(first) == pytest.approx(np.full(3, 1 / 3), abs=0.05)
     # and its second equals the first with probability (1 + c) / (1 + 3 c).
-    pairs = [found[row, 1:][found[row, :-1] == 0][:2] for row in np.flatnonzero(counts.sum(axis=2)[:, 0] > 1)]
+    pairs = [result[row, 1:][result[row, :-1] == 0][:2] for row in np.flatnonzero(counts.sum(axis=2)[:, 0] > 1)]
     assert np.mean([one == two for one, two in pairs]) == pytest.approx(1.5 / 2.5, abs=0.04)
 
 
@@ -92,7 +92,7 @@ def test_the_answer_is_the_value_of_the_key(task: KeyValueRecall) -> None:
         assert len(asked) == 2 * task.queries
         assert len(set(asked[::2])) == task.queries
         assert all(pairs[key] == value for key, value in zip(asked[::2], asked[1::2], strict=True))
-        assert [text[place] for place in task.answers] == list(asked[1::2])
+        assert [text[position] for position in task.answers] == list(asked[1::2])
         gaps.append(len(stem) - len(stem.rstrip(".,:;")))
     assert min(gaps) == task.shortest
     assert max(gaps) == task.longest

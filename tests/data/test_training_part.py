@@ -75,8 +75,8 @@ def test_a_further_text_is_trained_on_and_never_tested_on(tmp_path, text):
     half = dataset(tmp_path, also=[str(tmp_path / "other.txt")], share=0.5)
     assert numbers(half) == numbers(dataset(tmp_path, share=0.5))  # as without the other
     assert len(numbers(half, "é")) == 4
-    (told,) = more.describe()["trained_on"]["also"]
-    assert (told["name"], told["characters"], told["training_characters"]) == ("other.txt", len(other), len(other))
+    (entry,) = more.describe()["trained_on"]["also"]
+    assert (entry["name"], entry["characters"], entry["training_characters"]) == ("other.txt", len(other), len(other))
 
 
 def test_every_key_has_its_place_in_the_fingerprint(tmp_path, text):
@@ -90,10 +90,10 @@ def test_every_key_has_its_place_in_the_fingerprint(tmp_path, text):
         {"also": [str(tmp_path / "other.txt")]},
         {"also": [str(tmp_path / "other.txt")], "share": 0.5},
     ]
-    found = [dataset(tmp_path, **{"tokenizer": "byte", **option}).fingerprint for option in options]
+    result = [dataset(tmp_path, **{"tokenizer": "byte", **option}).fingerprint for option in options]
     (tmp_path / "my.txt").write_text(text + "!", encoding="utf-8")
-    found.append(dataset(tmp_path, tokenizer="byte").fingerprint)
-    assert len(set(found)) == len(options) + 1
+    result.append(dataset(tmp_path, tokenizer="byte").fingerprint)
+    assert len(set(result)) == len(options) + 1
 
 
 def test_what_does_not_fit_the_text_is_one_line(tmp_path, text):

@@ -57,16 +57,16 @@ def chain(model: Any, prompt: list[int], specials: tuple[int, ...]) -> Callable[
 def test_wide_enough_it_is_brute_force(seed: int, stop: list[str], length_penalty: float) -> None:
     for vocab, max_tokens, specials in ((2, 4, ()), (5, 3, (0,)), (4, 4, (3,)), (3, 1, ())):
         model, tokenizer = attentive(vocab, seed, std=0.3), letters(vocab, specials=specials)
-        told = {"max_tokens": max_tokens, "length_penalty": length_penalty, "stop": stop}
-        expected = brute_force(chain(model, [1, 0], specials), tokenizer, **told)
+        limits = {"max_tokens": max_tokens, "length_penalty": length_penalty, "stop": stop}
+        expected = brute_force(chain(model, [1, 0], specials), tokenizer, **limits)
         width = vocab**max_tokens
-        found, best = (
-            beam_search(model, tokenizer, "ba", num_beams=width, options=GenerateOptions(num_samples=n), **told)
+        result, best = (
+            beam_search(model, tokenizer, "ba", num_beams=width, options=GenerateOptions(num_samples=n), **limits)
             for n in (width, 2)
         )
-        assert [sample.tokens for sample in found] == [tokens for tokens, _ in expected]
-        assert [sample.score for sample in found] == pytest.approx([score for _, score in expected], abs=1e-6)
-        assert best == found[:2]
+        assert [sample.tokens for sample in result] == [tokens for tokens, _ in expected]
+        assert [sample.score for sample in result] == pytest.approx([score for _, score in expected], abs=1e-6)
+        assert best == result[:2]
 
 
 def test_it_finds_what_greedy_misses() -> None:
@@ -84,8 +84,8 @@ def test_one_beam_is_greedy() -> None:
     model, tokenizer = attentive(), letters(11, specials=(10,))
     for prompt in ("", "ab", "abcdefg"):
         expected = generate(model, tokenizer, [prompt], max_tokens=25, sampling=GREEDY)[0]
-        found = beam_search(model, tokenizer, prompt, max_tokens=25, num_beams=1)[0]
-        assert (found.text, found.tokens, found.finish) == (expected.text, expected.tokens, expected.finish)
+        result = beam_search(model, tokenizer, prompt, max_tokens=25, num_beams=1)[0]
+        assert (result.text, result.tokens, result.finish) == (expected.text, expected.tokens, expected.finish)
 
 
 @pytest.mark.parametrize("mask", ["causal", {"name": "prefix", "length": 5}, "bidirectional"], ids=str)
@@ -107,8 +107,8 @@ def test_past_the_context_it_restarts_as_sampling_does(mask: Any) -> None:
 
 def test_ties_go_to_the_lower_ids() -> None:
     model = table([[0.0] * 3] * 3)
-    found = beam_search(model, letters(3), "a", max_tokens=2, num_beams=9, options=GenerateOptions(num_samples=4))
-    assert [sample.text for sample in found] == ["aa", "ab", "ac", "ba"]
+    result = beam_search(model, letters(3), "a", max_tokens=2, num_beams=9, options=GenerateOptions(num_samples=4))
+    assert [sample.text for sample in result] == ["aa", "ab", "ac", "ba"]
 
 
 def test_it_waits_for_a_text_that_only_wins_when_long() -> None:

@@ -64,17 +64,17 @@ def test_a_loss_is_the_mean_over_the_answers_one_record_at_a_time(shape: dict[st
     for begin, end in split.segments:
         source, _, answer = tokenizer.decode(split.tokens[begin:end]).partition(ANSWER)
         read = torch.from_numpy(tokenizer.encode(source))[None]
-        told = torch.from_numpy(tokenizer.encode(f"{ANSWER}{answer}"))[None]
+        answer_ids = torch.from_numpy(tokenizer.encode(f"{ANSWER}{answer}"))[None]
         with torch.inference_mode():
             if model.encoder is None:
-                logits = model(torch.cat([read, told[:, :-1]], dim=1))[0, read.shape[1] :]
+                logits = model(torch.cat([read, answer_ids[:, :-1]], dim=1))[0, read.shape[1] :]
             else:
-                logits = model(told[:, :-1], source=read)[0]
-        nats += (-logits.log_softmax(-1)[torch.arange(told.shape[1] - 1), told[0, 1:]]).tolist()
+                logits = model(answer_ids[:, :-1], source=read)[0]
+        nats += (-logits.log_softmax(-1)[torch.arange(answer_ids.shape[1] - 1), answer_ids[0, 1:]]).tolist()
     for batch_tokens in (1, 100, 4096):
-        found = evaluate_split(model, split, tokenizer, batch_tokens=batch_tokens)
-        assert (found.loss, found.num_targets) == (pytest.approx(np.mean(nats)), len(nats))
-    assert found.num_characters == found.num_bytes == len(nats) - len(split.segments)  # the ends are no characters
+        result = evaluate_split(model, split, tokenizer, batch_tokens=batch_tokens)
+        assert (result.loss, result.num_targets) == (pytest.approx(np.mean(nats)), len(nats))
+    assert result.num_characters == result.num_bytes == len(nats) - len(split.segments)  # the ends are no characters
     assert token_losses(model, split) == pytest.approx(np.array(nats))
 
 
@@ -105,7 +105,7 @@ def test_ngrams_count_answers_with_the_question_as_context() -> None:
         CorpusConfig.parse({"source": "task:sort", "task": {"sequences": 200, "length": 6, "symbols": 3}})
     )
     train, test = (dataset.splits[name] for name in ("train", "test"))
-    found = ngram_baselines(train, test, dataset.tokenizer.vocab_size, orders=2)
+    result = ngram_baselines(train, test, dataset.tokenizer.vocab_size, orders=2)
 
     opens = dataset.tokenizer.declared[ANSWER]
 
@@ -125,8 +125,8 @@ def test_ngrams_count_answers_with_the_question_as_context() -> None:
     expected = [np.mean([-math.log(unigram[token]) for _, token in grams(test)]), np.mean(-np.log(bigram))]
     pairs, firsts = Counter(grams(test)), Counter(first for first, _ in grams(test))
     entropy = -sum(n * math.log(n / firsts[gram[0]]) for gram, n in pairs.items()) / sum(pairs.values())
-    assert list(found.orders.values()) == pytest.approx(expected)
-    assert found.test_bigram_entropy == pytest.approx(entropy)
+    assert list(result.orders.values()) == pytest.approx(expected)
+    assert result.test_bigram_entropy == pytest.approx(entropy)
 
 
 def texts(*lines: tuple[str, str]) -> list[dict[str, Any]]:
@@ -140,8 +140,8 @@ def test_simple_classifiers_by_hand(tmp_path: Path) -> None:
     dataset = of_lines(tmp_path / "x.jsonl", "labels", lines)
     held = [dataset.tokenizer.decode(dataset.splits["test"].tokens[a:b]) for a, b in dataset.splits["test"].segments]
     yes = sum("yes" in one for one in held)
-    found = label_baselines(dataset)
-    assert found == {MAJORITY: AnswerScore(yes, len(held)), NAIVE_BAYES: AnswerScore(len(held), len(held))}
+    result = label_baselines(dataset)
+    assert result == {MAJORITY: AnswerScore(yes, len(held)), NAIVE_BAYES: AnswerScore(len(held), len(held))}
 
 
 def test_a_model_of_labels_reads_the_text_alone(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_model_of_labels_reads_the_text_alone(tmp_path: Path) -> None:
         number = ["a", "b"].index(label.removesuffix(END))
         nats.append(-float(logs[number]))
         right += int(logs.argmax()) == number
-    found = evaluate_split(model, split, dataset.tokenizer)
-    assert (found.loss, found.num_targets) == (pytest.approx(np.mean(nats)), len(nats))
-    assert found.answers == AnswerScore(right, len(nats))
+    result = evaluate_split(model, split, dataset.tokenizer)
+    assert (result.loss, result.num_targets) == (pytest.approx(np.mean(nats)), len(nats))
+    assert result.answers == AnswerScore(right, len(nats))
     assert all(targets.dim() == 1 for _, targets in windows(split, reading_of_config(config), 3))

@@ -77,7 +77,7 @@ def test_copied_passages_of_hand_made_texts(sample: str, training: str, marked: 
 
 def pieces(text: str) -> list[tuple[int, int]]:
     """Words, and characters of a script without spaces."""
-    return [found.span() for found in re.finditer(r"[いろ]|[ab]+", text)]
+    return [match.span() for match in re.finditer(r"[いろ]|[ab]+", text)]
 
 
 TOKENS = st.lists(st.sampled_from(["a", "b", "ab", " ", ", ", "いろいろいろいろ", "い"]), max_size=70).map("".join)

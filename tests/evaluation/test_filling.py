@@ -16,10 +16,10 @@ MODEL = lively(attention={"mask": "bidirectional"}).float()
 MASKING = Masking(0.15, token=0)
 
 
-def chances(ids: list[int], place: int) -> list[float]:
+def chances(ids: list[int], position: int) -> list[float]:
     """Of every token at a place."""
-    hidden = torch.tensor([[0 if at == place else token for at, token in enumerate(ids)]])
-    return MODEL(hidden)[0, place].double().softmax(-1).tolist()
+    hidden = torch.tensor([[0 if at == position else token for at, token in enumerate(ids)]])
+    return MODEL(hidden)[0, position].double().softmax(-1).tolist()
 
 
 def test_a_gap_of_one_token_is_ranked_by_the_models_own_probabilities() -> None:
@@ -50,7 +50,7 @@ def test_several_gaps_are_ranked_apart_and_filled_from_left_to_right() -> None:
 
 def test_the_pseudo_perplexity_hides_each_token_in_its_turn() -> None:
     ids = TOKENIZER.encode("a bad").tolist()
-    nats = [-math.log(chances(ids, place)[token]) for place, token in enumerate(ids)]
+    nats = [-math.log(chances(ids, position)[token]) for position, token in enumerate(ids)]
     filled = fill(MODEL, TOKENIZER, "a bad", MASKING)
     assert (filled.text, filled.gaps, filled.scored) == ("a bad", (), 5)
     assert filled.pseudo_perplexity == pytest.approx(math.exp(sum(nats) / 5))

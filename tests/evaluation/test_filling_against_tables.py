@@ -20,21 +20,21 @@ def table_nats(
 ) -> Iterator[np.ndarray]:
     """-log p(x | the tokens at its sides) of every token of a text by each table, smoothed after Witten and Bell."""
     probabilities = np.full(len(test), 1 / vocab)
-    for places in sides:
+    for positions in sides:
         seen, asked = (np.zeros(len(tokens), dtype=np.int64) for tokens in (train, test))
-        for place in places:
-            seen, asked = seen * vocab + np.roll(train, -place), asked * vocab + np.roll(test, -place)
+        for position in positions:
+            seen, asked = seen * vocab + np.roll(train, -position), asked * vocab + np.roll(test, -position)
         grams, counts = np.unique(seen * vocab + train, return_counts=True)
         contexts, totals = np.unique(seen, return_counts=True)
         _, kinds = np.unique(grams // vocab, return_counts=True)
-        count = _found(grams, counts, asked * vocab + test)
-        total, different = (_found(contexts, each, asked) for each in (totals, kinds))
+        count = _looked_up(grams, counts, asked * vocab + test)
+        total, different = (_looked_up(contexts, each, asked) for each in (totals, kinds))
         smoothed = (count + different * probabilities) / np.maximum(total + different, 1)
         probabilities = np.where(total > 0, smoothed, probabilities)
         yield -np.log(probabilities)
 
 
-def _found(keys: np.ndarray, values: np.ndarray, asked: np.ndarray) -> np.ndarray:
+def _looked_up(keys: np.ndarray, values: np.ndarray, asked: np.ndarray) -> np.ndarray:
     at = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
     return np.where(keys[at] == asked, values[at], 0)
 

@@ -53,20 +53,20 @@ def by_the_definition(model: Transformer, first: int) -> tuple[list[float], list
 def test_it_is_the_definition(attention: Any, first: int, batch_tokens: int) -> None:
     model = small(attention=attention)
     nats, scored = by_the_definition(model, first)
-    found = evaluate_split(model, part(*STRETCHES), Pieces(PIECES), batch_tokens=batch_tokens)
-    assert found.loss == pytest.approx(sum(nats) / len(nats), rel=1e-6)
-    assert found.num_targets == len(scored)
-    assert found.num_bytes == sum(len(PIECES[token]) for token in scored)
-    assert found.num_characters == sum([1, 1, 0, 1, 2, 0, 1][token] for token in scored)
+    result = evaluate_split(model, part(*STRETCHES), Pieces(PIECES), batch_tokens=batch_tokens)
+    assert result.loss == pytest.approx(sum(nats) / len(nats), rel=1e-6)
+    assert result.num_targets == len(scored)
+    assert result.num_bytes == sum(len(PIECES[token]) for token in scored)
+    assert result.num_characters == sum([1, 1, 0, 1, 2, 0, 1][token] for token in scored)
 
 
 def test_bits_by_hand() -> None:
     assert SplitLoss(1000.0, 1, 1, 1).perplexity == math.inf
-    found = SplitLoss(loss=2 * math.log(2), num_targets=6, num_characters=8, num_bytes=24)
-    assert found.perplexity == pytest.approx(4)
-    assert found.bits_per_character == pytest.approx(12 / 8)
-    assert found.bits_per_byte == pytest.approx(12 / 24)
-    assert found.plain() == {name: getattr(found, name) for name in found.plain()}
+    result = SplitLoss(loss=2 * math.log(2), num_targets=6, num_characters=8, num_bytes=24)
+    assert result.perplexity == pytest.approx(4)
+    assert result.bits_per_character == pytest.approx(12 / 8)
+    assert result.bits_per_byte == pytest.approx(12 / 24)
+    assert result.plain() == {name: getattr(result, name) for name in result.plain()}
 
 
 def test_many_small_losses_do_not_drown() -> None:

@@ -42,30 +42,30 @@ def test_every_target_has_its_loss_in_the_order_of_the_text(context: int, prefix
             window = segment[begin : begin + context + 1]
             with torch.inference_mode():
                 logs = model.eval()(torch.tensor([window[:-1]]))[0].log_softmax(-1)
-            losses = [-float(logs[place, target]) for place, target in enumerate(window[1:])]
+            losses = [-float(logs[position, target]) for position, target in enumerate(window[1:])]
             shown = min(max(prefix - 1, 0), len(losses))
             expected += [math.nan] * shown + losses[shown:]
     model.train()
-    found = token_losses(model, part(*STRETCHES), batch_tokens=batch_tokens)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    result = token_losses(model, part(*STRETCHES), batch_tokens=batch_tokens)
+    np.testing.assert_allclose(result, expected, rtol=1e-5)
     assert model.training
 
 
 def test_places_count_the_characters_before_and_the_whole_is_that_of_a_pass() -> None:
     model, split, tokenizer = small(5), part([0, 1, 2, 3, 4], [2, 2]), Pieces(PIECES)
-    found = target_losses(model, split, tokenizer)
-    assert found.places.tolist() == [1, 3, 4, 4, 6]  # a | bc é "" d | é é: each target after the first of its segment
-    assert found.num_characters == 7
+    result = target_losses(model, split, tokenizer)
+    assert result.offsets.tolist() == [1, 3, 4, 4, 6]  # a | bc é "" d | é é: each target after the first of its segment
+    assert result.num_characters == 7
     whole = evaluate_split(model, split, tokenizer)
-    assert found.whole.plain() == pytest.approx(whole.plain())
+    assert result.whole.plain() == pytest.approx(whole.plain())
 
 
-def losses(nats: list[float], places: list[int] | None = None, characters: int | None = None) -> TargetLosses:
+def losses(nats: list[float], starts: list[int] | None = None, characters: int | None = None) -> TargetLosses:
     """Losses of which every target is a character, unless places are given."""
     size = len(nats)
     scored = [value for value in nats if not math.isnan(value)]
     whole = SplitLoss(sum(scored) / len(scored), len(scored), characters or size, size)
-    return TargetLosses(np.array(nats), np.array(places or range(size)), characters or size, whole)
+    return TargetLosses(np.array(nats), np.array(starts or range(size)), characters or size, whole)
 
 
 def test_blocks_of_the_same_tokens_by_hand() -> None:
@@ -109,10 +109,10 @@ def test_differences_to_ngrams_add_up_to_the_difference_of_the_losses() -> None:
     generator = np.random.default_rng(5)
     train, test = (part(generator.integers(0, 5, size=size).tolist()) for size in (997, 1009))
     model = small(7)
-    found = ngram_differences(model, train, test, 3)
+    result = ngram_differences(model, train, test, 3)
     loss, counted = evaluate_split(model, test, Pieces(PIECES)).loss, ngram_baselines(train, test, len(PIECES), 3)
-    assert list(found) == [1, 2, 3]
-    for order, blocks in found.items():
+    assert list(result) == [1, 2, 3]
+    for order, blocks in result.items():
         assert len(blocks) == 1008 // 200
         assert np.mean(blocks) == pytest.approx(loss - counted.orders[order], abs=1e-6)
     with pytest.raises(UsageError):

@@ -64,13 +64,13 @@ def test_what_is_scored_is_what_is_counted(mask: Any, masking: Masking | None) -
     model = Transformer(ModelConfig.parse(config), tokenizer.vocab_size).eval()
     split = Split(tokens, np.array([[0, 12], [13, 29]], dtype=np.int64))
     ones = np.ones(29, dtype=np.int64)
-    found = evaluate_split(model, split, tokenizer, masking=masking, sizes=(ones, 2**tokens), batch_tokens=7)
+    result = evaluate_split(model, split, tokenizer, masking=masking, sizes=(ones, 2**tokens), batch_tokens=7)
     own = evaluate_split(model, split, tokenizer, masking=masking)
-    assert found.loss == pytest.approx(own.loss)
-    assert found.num_characters == found.num_targets == own.num_targets
-    scored = [place for place in range(29) if found.num_bytes >> place & 1]
-    assert sum(len(tokenizer.token_bytes(place)) for place in scored) == own.num_bytes
+    assert result.loss == pytest.approx(own.loss)
+    assert result.num_characters == result.num_targets == own.num_targets
+    scored = [token for token in range(29) if result.num_bytes >> token & 1]
+    assert sum(len(tokenizer.token_bytes(token)) for token in scored) == own.num_bytes
     if masking is None:
         first = 0 if mask == "causal" else 2
-        offsets = [place - begin for begin, end in ((0, 12), (13, 29)) for place in range(begin + 1, end)]
+        offsets = [token - begin for begin, end in ((0, 12), (13, 29)) for token in range(begin + 1, end)]
         assert len(scored) == sum((offset - 1) % 5 >= first for offset in offsets)

@@ -68,7 +68,7 @@ def true_in_every_cell(backward: Backward) -> int:
         for index in torch.cartesian_prod(*(torch.arange(size) for size in backward.gradients[name].shape)).reshape(
             -1, backward.gradients[name].dim()
         ):
-            arithmetic = backward.made.arithmetic(f"d{name}", tuple(map(int, index)))
+            arithmetic = backward.gradient_sheet.arithmetic(f"d{name}", tuple(map(int, index)))
             assert arithmetic.value == pytest.approx(float(backward.gradients[name][tuple(index)]))
             if arithmetic.stages:
                 written += 1
@@ -90,7 +90,7 @@ def by_autograd(backward: Backward) -> dict[str, torch.Tensor]:
     made = computed(backward.quantities, values)
     for name in backward.gradients:
         made[name].retain_grad()
-    (made[loss.of] * loss.seed).sum().backward()
+    (made[loss.quantity] * loss.seed).sum().backward()
     found = {name: made[name].grad for name in backward.gradients}
     return {name: gradient for name, gradient in found.items() if gradient is not None}
 
@@ -255,7 +255,7 @@ def printed_true(backward: Backward, language: str, digits: int) -> int:
     """How many equations, as printed, agree within their digits: sides in numbers, and of products those in names."""
     say, sheet = phrases(language), backward.sheet
     arrays: dict[str, Any] = {}
-    for letters, value in backward.made.writer.values.items():
+    for letters, value in backward.gradient_sheet.writer.values.items():
         whole = value[0] if value.dim() == 3 else value
         arrays[letters] = whole.numpy()
         if letters.startswith("w_"):
@@ -265,7 +265,7 @@ def printed_true(backward: Backward, language: str, digits: int) -> int:
     count = 0
     for name in backward.gradients:
         for index in itertools.product(*(range(size) for size in backward.gradients[name].shape)):
-            arithmetic = backward.made.arithmetic(f"d{name}", index)
+            arithmetic = backward.gradient_sheet.arithmetic(f"d{name}", index)
             if not arithmetic.stages:
                 continue
             written = text(Equation((*arithmetic.stages, Number(arithmetic.value))), digits, say)

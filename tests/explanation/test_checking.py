@@ -71,7 +71,7 @@ def test_the_total_of_the_parameter_table_is_wrong_and_no_row_is() -> None:
 def test_a_norm_that_was_forgotten_is_recognised() -> None:
     report = check(find_example("post-norm-forgotten"))
     assert set(verdicts(report)) == {"resid_post"}
-    assert {found.slip.places["how"] for one in report.quantities for found in one.findings if found.slip} == {"none"}
+    assert {found.slip.values["how"] for one in report.quantities for found in one.findings if found.slip} == {"none"}
 
 
 WRONG = (

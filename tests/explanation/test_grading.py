@@ -6,7 +6,7 @@ import pytest
 
 from vitral.core.errors import UsageError
 from vitral.core.language import in_language
-from vitral.explanation import Verdict, parse_example
+from vitral.explanation import Verdict, load_example, parse_example
 from vitral.explanation.documents import document_of
 from vitral.explanation.examples.document import TomlDocument
 from vitral.explanation.grading.answers import AnswerKey, agreement, read_answers
@@ -173,21 +173,20 @@ HALF = "[[0.5, 0.5], [0.5, 0.5]]"
 NOTES = Path(__file__).parent / "notes"
 
 
-def of_class(*names: str) -> list[SheetGrade]:
-    key = AnswerKey(parse_example((NOTES / "key.toml").read_text()))
-    sheets = [document_of((NOTES / f"{name}.toml").read_bytes(), f"{name}.toml") for name in names]
-    return [grade_document(sheet, key, GradingRule()) for sheet in sheets]
+def graded_notes(name: str) -> SheetGrade:
+    key = AnswerKey(load_example(NOTES / "key.toml"))
+    return grade_document(document_of((NOTES / name).read_bytes(), name), key, GradingRule())
 
 
 def test_a_number_copied_wrongly_costs_once() -> None:
-    [grade] = of_class("one-copying-slip-three-steps")  # x[3,1] = -1 read as 1
+    grade = graded_notes("one-copying-slip-three-steps.toml")  # x[3,1] = -1 read as 1
     lost = {step.name: step.most - step.points for step in grade.steps if step.points < step.most}
     assert set(lost) == {"q"}
     assert grade.first_wrong == "q"
 
 
 def test_a_step_that_is_right_in_spite_of_wrong_inputs_is_marked() -> None:
-    [grade] = of_class("right-scores-after-wrong-q")  # q[2,2] is 3, but the scores are those of 2
+    grade = graded_notes("right-scores-after-wrong-q.toml")  # q[2,2] is 3, but the scores are those of 2
     [note] = grade.notes
     assert "scores" in note
     assert " q" in note
@@ -309,3 +308,9 @@ w_v = [[[1], [1]], [[0], [1]]]
         parse_example(text + "[claimed]\nscores = [[1, 1], [0, 0]]\n")
     sides = str(refused.value).rpartition(": ")[2]
     assert "2 × 2 × 2" in sides
+
+
+def test_rows_of_a_parameter_table_are_known_by_their_names() -> None:
+    table = "[given.shapes]\na = [5, 4]\nb = [3]\n[claimed.rows]\n"
+    for rows, expected in (("b = 3\na = 20\n", [1]), ("b = 3\n", [0])):
+        assert points(graded(table + rows, key=key_of(table + "a = 20\nb = 3\n"))) == expected

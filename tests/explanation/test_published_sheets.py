@@ -88,7 +88,7 @@ def test_the_softmax_of_a_whole_matrix_is_not_one_of_columns() -> None:
     found = checked("guess-columns-for-whole-matrix").first_wrong
     assert found is not None
     assert found.slip is not None
-    assert found.slip.places == {"how": "all"}
+    assert found.slip.values == {"how": "all"}
 
 
 @pytest.mark.parametrize("name", ["guess-only-head-1", "guess-base2-for-scale-twice", "guess-base3-for-scale"])

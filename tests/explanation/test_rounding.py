@@ -7,7 +7,7 @@ import torch
 
 from vitral.explanation import CheckReport, Verdict, check, parse_example
 from vitral.explanation.checks.checker import corrected
-from vitral.explanation.checks.intervals import Interval, reached
+from vitral.explanation.checks.intervals import Interval, propagated
 from vitral.explanation.checks.rounding import RoundingRule, Unit, units
 from vitral.explanation.examples.numerals import MOST_DECIMALS
 from vitral.explanation.expressions import compute, read
@@ -161,7 +161,7 @@ def test_intervals_hold_what_is_in_the_box_and_little_else(
     tree = read(text)
     for _ in range(5):
         middles = {name: torch.randn(shape, dtype=torch.float64) for name, shape in zip("abc", shapes, strict=False)}
-        found = reached(tree, {name: Interval.around(middle, radius) for name, middle in middles.items()}, 1e-9)
+        found = propagated(tree, {name: Interval.around(middle, radius) for name, middle in middles.items()}, 1e-9)
         made = []
         for draw in range(400):
             signs = {name: torch.rand_like(middle) * 2 - 1 for name, middle in middles.items()}
@@ -190,11 +190,11 @@ def test_an_exponent_does_not_ask_for_millions_of_digits(typed: str) -> None:
 def test_a_number_on_the_side_may_be_rounded() -> None:
     """3 / √2 with √2 = 1.41 ± 0.005."""
     [low, high] = [1 / 1.4192135, 1 / 1.4092135]
-    box = reached(read("a / sqrt(2)"), {"a": Interval.around(torch.tensor([[3.0]]).double(), 0.0)}, 0.01)
+    box = propagated(read("a / sqrt(2)"), {"a": Interval.around(torch.tensor([[3.0]]).double(), 0.0)}, 0.01)
     assert (float(box.low), float(box.high)) == (pytest.approx(3 * low, rel=1e-6), pytest.approx(3 * high, rel=1e-6))
 
 
 def test_many_positions_make_no_cube() -> None:
     entries = torch.zeros(1, 1500, 1500, dtype=torch.float64)
-    made = reached(read("softmax(a)"), {"a": Interval(entries - 0.1, entries + 0.1)}, 0.01)
+    made = propagated(read("softmax(a)"), {"a": Interval(entries - 0.1, entries + 0.1)}, 0.01)
     assert made.low.shape == (1, 1500, 1500)

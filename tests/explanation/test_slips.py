@@ -135,7 +135,7 @@ def named(scale: str, given: str, claimed: str) -> list[tuple[str, dict]]:
     first = check(parse_example(BEGIN.format(scale=scale, given=given, claimed=claimed))).first_wrong
     assert first is not None
     slips = [first.slip, first.slip.other if first.slip else None]
-    return [(slip.kind, dict(slip.places)) for slip in slips if slip is not None]
+    return [(slip.kind, dict(slip.values)) for slip in slips if slip is not None]
 
 
 def test_scores_divided_by_their_sum() -> None:
@@ -181,7 +181,7 @@ def test_two_candidates_are_both_told() -> None:
         say = phrases(language)
         both = ReportText(report, say).guess(first)
         for slip in (first.slip, first.slip.other):
-            how = f"_{slip.places['how']}" if "how" in slip.places else ""
+            how = f"_{slip.values['how']}" if "how" in slip.values else ""
             assert say(f"slips.{slip.kind}{how}") in both
     data = report.plain()["findings"][0]
     assert (data["slip"], data["slip_or"], data["slip_sure"]) == (first.slip.kind, first.slip.other.kind, False)

@@ -95,6 +95,17 @@ def run_graphs(cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Tensor]]:
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
+AXE = Path(__file__).parents[2] / "web/node_modules/axe-core/axe.min.js"
+
+
+def violations(page: Any) -> list[Any]:
+    """What axe-core finds wrong on a page, each with some of its elements; nothing where it is not installed."""
+    if not AXE.exists():
+        return []
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("() => axe.run()")["violations"]
+    return [(each["id"], [node["html"][:150] for node in each["nodes"]]) for each in found]
+
 
 def driven(page: str, script: str, folder: Path) -> str:
     """The page's HTML after a script has run on it; the page's policy would forbid the script, so it is removed."""

@@ -129,7 +129,7 @@ def _beam(names: Names, sheet: Sheet, quantity: SheetQuantity, operation: Beam) 
         names.values["w"] = names.values["beam"] = [written(sheet, [place]) for place in found]
     else:
         found = list(operation.hypotheses(*(sheet.values[each] for each in quantity.inputs))[0][0])
-    if operation.found:
+    if operation.words:
         steps = list(operation.shares)
     else:
         table = sheet.values[quantity.inputs[0]]

@@ -141,9 +141,7 @@ def mulberry32(seed: int, turn: int) -> float:
 @contextmanager
 def chromium(**options: Any) -> Iterator[Any]:
     """A window of Chromium without a network; `options` are Playwright's for a context."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
+    with pytest.importorskip("playwright.sync_api").sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page: Any = browser.new_context(**{"offline": True, **options}).new_page()
         page.faults = []
@@ -164,7 +162,7 @@ def opened(page: Any, file: Path, fragment: str = "") -> None:
 
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+        return free.getsockname()[1]
 
 
 @contextmanager

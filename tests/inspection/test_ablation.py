@@ -57,13 +57,13 @@ def test_a_head_set_to_zero_is_one_whose_rows_of_the_output_projection_are_zero(
 
 
 def test_every_head_is_taken_out_by_zeros_and_by_its_mean(model, batch) -> None:
-    found, before, mean = ablations(model, batch), loss_by_row(model, batch), means_of_z(model, batch, 1)
-    assert found is not None
-    assert found["loss"] == pytest.approx(float(before.mean()), rel=1e-5)
-    assert [len(block["heads"]) for block in found["blocks"]] == [3, 3]
+    measured, before, mean = ablations(model, batch), loss_by_row(model, batch), means_of_z(model, batch, 1)
+    assert measured is not None
+    assert measured["loss"] == pytest.approx(float(before.mean()), rel=1e-5)
+    assert [len(block["heads"]) for block in measured["blocks"]] == [3, 3]
     for way, instead in (("zero", None), ("mean", mean)):
         head = effect(before, loss_by_row(model, batch, without(1, [2], instead)), sampled=True)
-        assert found["blocks"][1]["heads"][2][way] == head
+        assert measured["blocks"][1]["heads"][2][way] == head
 
 
 @pytest.fixture
@@ -84,14 +84,14 @@ def test_all_heads_without_the_first_are_a_model_with_another_mask(windows: Scor
 
 def test_weights_on_the_first_position_are_those_of_the_trace(windows: Scored, monkeypatch: pytest.MonkeyPatch) -> None:
     model = made("pre")
-    found, seen = attention_sinks(model, windows), model.trace(windows.inputs)
-    assert found["uniform"] == pytest.approx((1 / 8 + 1 / 9 + 1 / 10 + 1 / 11) / 4, rel=1e-5)
-    for layer, each in enumerate(found["layers"]):
+    measured, seen = attention_sinks(model, windows), model.trace(windows.inputs)
+    assert measured["uniform"] == pytest.approx((1 / 8 + 1 / 9 + 1 / 10 + 1 / 11) / 4, rel=1e-5)
+    for layer, each in enumerate(measured["layers"]):
         expected = seen[f"blocks.{layer}.attn.weights"][:, :, 7:, 0].double().mean(dim=(0, 2))
         assert [head["weight"] for head in each["heads"]] == pytest.approx(expected.tolist(), rel=1e-4)
     monkeypatch.setattr("vitral.inspection.targets.MOST_BYTES", 1)  # one row at a time
     for layer, each in enumerate(attention_sinks(model, windows)["layers"]):
-        weights = [head["weight"] for head in found["layers"][layer]["heads"]]
+        weights = [head["weight"] for head in measured["layers"][layer]["heads"]]
         assert [head["weight"] for head in each["heads"]] == pytest.approx(weights, rel=1e-4)
 
 

@@ -40,16 +40,16 @@ def test_gradients_are_what_a_small_change_of_the_activation_does_to_the_loss(va
     model, name = made(variant).double(), "blocks.0.attn.weights"
     sources = SOURCES[::2] if variant is PAIRS else []
     names = [name, "blocks.1.resid_pre", *(["encoder.blocks.0.attn.z", "blocks.0.cross.k"] if sources else [])]
-    found = record(model, [ROWS[0], ROWS[2]], names, sources=sources, gradients=True)
+    measured = record(model, [ROWS[0], ROWS[2]], names, sources=sources, gradients=True)
     batch, source = torch.stack([ROWS[0], ROWS[2]]), torch.stack(sources) if sources else None
 
     def loss(step: float, at: str) -> float:
-        moved = Editor({at: lambda value: value + step * found.gradients[at]})
+        moved = Editor({at: lambda value: value + step * measured.gradients[at]})
         with torch.no_grad():
             return float(next_token_loss(model(batch, source=source, tap=moved)[:, :-1], batch[:, 1:], model.mask))
 
-    assert found.loss == pytest.approx(loss(0.0, name), abs=1e-12)
-    for at, gradient in found.gradients.items():
+    assert measured.loss == pytest.approx(loss(0.0, name), abs=1e-12)
+    for at, gradient in measured.gradients.items():
         slope = (loss(1e-5, at) - loss(-1e-5, at)) / 2e-5
         assert slope == pytest.approx(float(gradient.square().sum()), rel=1e-5)
 

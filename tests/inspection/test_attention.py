@@ -106,12 +106,12 @@ def some_windows(num: int = 5) -> torch.Tensor:
 def test_patterns_are_those_of_the_traced_weights() -> None:
     model, tokens = a_model(initialisation="wide"), some_windows(1)
     weights = model.trace(tokens)["blocks.1.attn.weights"]
-    found = head_patterns(model, TOKENIZER, tokens)["layers"][1]
+    measured = head_patterns(model, TOKENIZER, tokens)["layers"][1]
     for head in range(2):
         row = weights[0, head, 6].double()
-        assert found["heads"][head]["share"]["previous"] == pytest.approx(float(row[5]))
-        assert found["heads"][head]["distance"] == pytest.approx(float((row * (6 - torch.arange(7))).sum()))
-        assert found["heads"][head]["entropy"] == pytest.approx(float(-(row * row.log()).sum() / math.log(7)))
+        assert measured["heads"][head]["share"]["previous"] == pytest.approx(float(row[5]))
+        assert measured["heads"][head]["distance"] == pytest.approx(float((row * (6 - torch.arange(7))).sum()))
+        assert measured["heads"][head]["entropy"] == pytest.approx(float(-(row * row.log()).sum() / math.log(7)))
 
 
 MODEL = {"context_length": 11, "d_model": 12, "num_heads": 3, "num_layers": 2, "initialisation": "pytorch"}
@@ -141,8 +141,8 @@ def test_the_matched_head_is_the_nearest_in_entropy() -> None:
     """The broad head of the other run takes the place of the broad one, whatever its number."""
     broad = torch.full((1, 2, 3), 1 / 3, dtype=torch.float64)
     one, other = torch.cat([on(0), broad]), torch.cat([broad, on(1)])
-    found = against_other_seeds({1: [one], 2: [other]}, {1: [["previous", BROAD]], 2: [[BROAD, "line"]]})
+    measured = against_other_seeds({1: [one], 2: [other]}, {1: [["previous", BROAD]], 2: [[BROAD, "line"]]})
     alike = float(overlaps(on(0), broad)[0, 0])
-    assert found[1]["own"] == pytest.approx(alike)
-    assert found[1]["matched"] == pytest.approx(alike)  # key 0 with the broad head, and key 1 with the broad head
-    assert found[1]["apart"] == pytest.approx(0.0)
+    assert measured[1]["own"] == pytest.approx(alike)
+    assert measured[1]["matched"] == pytest.approx(alike)  # key 0 with the broad head, and key 1 with the broad head
+    assert measured[1]["apart"] == pytest.approx(0.0)

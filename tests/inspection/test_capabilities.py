@@ -42,13 +42,13 @@ def predictor(mask: Any, mask_token: int | None = None) -> Predictor:
 class TestLeakage:
     @pytest.mark.parametrize("mask", ["causal", {"name": "window", "size": 3}])
     def test_nothing_moves_where_the_future_is_hidden(self, mask: Any) -> None:
-        found = leakage(predictor(mask), some_windows(31), 5)
-        assert found["moved"] < 1e-6
-        assert not found["visible"]
+        measured = leakage(predictor(mask), some_windows(31), 5)
+        assert measured["moved"] < 1e-6
+        assert not measured["visible"]
 
     def test_a_prefix_leaks_inside_itself_and_not_behind(self) -> None:
         prefix = predictor({"name": "prefix", "length": 6})
-        inside, last, behind = (leakage(prefix, some_windows(31), place) for place in (2, 5, 9))
+        inside, last, behind = (leakage(prefix, some_windows(31), position) for position in (2, 5, 9))
         assert (inside["visible"], last["visible"], behind["visible"]) == (True, False, False)
         assert inside["moved"] > 1e-3 > 1e-6 > max(last["moved"], behind["moved"])
 
@@ -66,27 +66,27 @@ class TestInfilling:
                 logs = given.model(candidate[:, :-1]).double().log_softmax(-1)
             each = logs.gather(2, candidate[:, 1:, None])[:, :, 0]
             joint[:, token] = each[:, gap - 1 :].sum(dim=1)
-        found = infilling(given, windows, gap)
-        assert found is not None
-        assert torch.allclose(found.exp(), joint.softmax(dim=1), atol=1e-5)
+        measured = infilling(given, windows, gap)
+        assert measured is not None
+        assert torch.allclose(measured.exp(), joint.softmax(dim=1), atol=1e-5)
 
     def test_a_model_of_both_objectives_fills_at_the_position_before_without_the_causal_mask(self) -> None:
         model, windows = model_with("causal"), some_windows()
-        found = infilling(Predictor(model, None, (0,), shifted_token=0), windows, 7)
+        measured = infilling(Predictor(model, None, (0,), shifted_token=0), windows, 7)
         windows[:, 7] = 0
         with torch.inference_mode():
             logits = model(windows, bidirectional=True)[:, 6, 1:].double()
-        assert found is not None
-        assert torch.allclose(found[:, 1:], logits.log_softmax(-1))
+        assert measured is not None
+        assert torch.allclose(measured[:, 1:], logits.log_softmax(-1))
 
     def test_a_model_that_sees_its_target_cannot(self) -> None:
         assert infilling(predictor("bidirectional"), some_windows(), 7) is None
 
 
 def test_scores_by_hand() -> None:
-    found = scores(torch.tensor([[0.25, 0.75], [0.5, 0.5]]).log(), torch.tensor([1, 1]))
-    assert found["nats"] == pytest.approx((math.log(4 / 3) + math.log(2)) / 2)
-    assert found["accuracy"] == 0.5  # of equals the first is taken
+    measured = scores(torch.tensor([[0.25, 0.75], [0.5, 0.5]]).log(), torch.tensor([1, 1]))
+    assert measured["nats"] == pytest.approx((math.log(4 / 3) + math.log(2)) / 2)
+    assert measured["accuracy"] == 0.5  # of equals the first is taken
 
 
 class TestCapabilities:
@@ -106,10 +106,10 @@ class TestCapabilities:
         def measured() -> dict[str, Any]:
             return capabilities(model_with(mask), TOKENIZER, some_split(500), 30, 8, masking=masking)
 
-        found = measured()
-        assert json.loads(json.dumps(found, allow_nan=False)) == found == measured()
-        assert (found["context"], found["gap"], found["right"], found["targets"]) == (13, 6, 1, targets)
-        assert (found["filling"]["both"] is not None) is fills
-        assert found["leak"]["late"]["visible"] is visible
-        assert (found["leak"]["late"]["moved"] > 1e-6) is visible
-        assert (found["filling"]["left"]["num"], found["continuing"]["num"]) == (8, 30)
+        result = measured()
+        assert json.loads(json.dumps(result, allow_nan=False)) == result == measured()
+        assert (result["context"], result["gap"], result["right"], result["targets"]) == (13, 6, 1, targets)
+        assert (result["filling"]["both"] is not None) is fills
+        assert result["leak"]["late"]["visible"] is visible
+        assert (result["leak"]["late"]["moved"] > 1e-6) is visible
+        assert (result["filling"]["left"]["num"], result["continuing"]["num"]) == (8, 30)

@@ -35,9 +35,9 @@ def test_the_parts_add_up_to_the_logit(variant: str) -> None:
         ({"token": "b", "other": "a"}, logits[-1, TOKENIZER.encode("b")[0]] - logits[-1, TOKENIZER.encode("a")[0]]),
     ]
     for asked, wanted in cases:
-        found = attribute_logit(model, TOKENIZER, TEXT, **asked)
-        assert sum(one["value"] for one in found.records()) == pytest.approx(float(wanted), abs=1e-5)
-        assert found.plain()["logit"] == pytest.approx(float(wanted), abs=1e-9)
+        measured = attribute_logit(model, TOKENIZER, TEXT, **asked)
+        assert sum(one["value"] for one in measured.records()) == pytest.approx(float(wanted), abs=1e-5)
+        assert measured.plain()["logit"] == pytest.approx(float(wanted), abs=1e-9)
 
 
 def test_without_norms_a_part_is_its_vector_times_the_tokens_row_of_the_head() -> None:
@@ -57,8 +57,8 @@ def test_an_rms_norm_without_an_epsilon_has_that_of_its_numbers() -> None:
     norm.eps = None
     for name, weight in model.named_parameters():
         weight.data *= 1.0 if name.startswith(("final_norm", "head")) else 1e-3
-    found = attribute_logit(model, TOKENIZER, TEXT)
-    assert sum(one["value"] for one in found.records()) == pytest.approx(found.plain()["logit"], rel=1e-4)
+    measured = attribute_logit(model, TOKENIZER, TEXT)
+    assert sum(one["value"] for one in measured.records()) == pytest.approx(measured.plain()["logit"], rel=1e-4)
 
 
 @pytest.mark.parametrize("how", [{"token": "ab"}, {"token": 999}, {"position": 8}, {"other": "ab"}])

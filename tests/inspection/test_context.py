@@ -25,13 +25,13 @@ def model_with(seed: int = 3, **changes: Any) -> Transformer:
 )
 def test_each_amount_is_that_many_tokens_before_the_same_targets(changes: dict[str, Any]) -> None:
     model = model_with(**changes)
-    found = loss_by_context(model, PART, most_targets=10_000)
-    targets = [place for begin, end in ((0, 150), (150, 400)) for start in range(begin, end - 16, 8)
-               for place in range(start + 8 + 1, start + 16 + 1)]  # fmt: skip
-    assert found["context"] == [1, 2, 4, 8, 16]
-    assert found["targets"] == len(targets)
+    measured = loss_by_context(model, PART, most_targets=10_000)
+    targets = [position for begin, end in ((0, 150), (150, 400)) for start in range(begin, end - 16, 8)
+               for position in range(start + 8 + 1, start + 16 + 1)]  # fmt: skip
+    assert measured["context"] == [1, 2, 4, 8, 16]
+    assert measured["targets"] == len(targets)
     tokens = torch.from_numpy(PART.tokens.astype(np.int64))
-    for amount, nats in zip(found["context"], found["nats"], strict=True):
+    for amount, nats in zip(measured["context"], measured["nats"], strict=True):
         ends: dict[int, list[int]] = {}
         for index, target in enumerate(targets):
             phase = index % max(1, amount // 2) if amount > 1 else 0

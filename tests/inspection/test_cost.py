@@ -17,12 +17,12 @@ from vitral.model import Transformer
 def test_counted_operations_by_hand() -> None:
     """One layer, d_model 64, d_ff 64, vocabulary 16: matrices of 6 · 64² + 16 · 64 numbers, twice each."""
     matrices, n = 2 * (6 * 64 * 64 + 16 * 64), 512
-    found = counted(n)
-    assert found["cached"] == matrices + 4 * n * 64
-    assert found["recomputed"] == found["bidirectional"] == n * found["cached"]
-    assert found["training"] == 3 * found["at-once"]
+    measured = counted(n)
+    assert measured["cached"] == matrices + 4 * n * 64
+    assert measured["recomputed"] == measured["bidirectional"] == n * measured["cached"]
+    assert measured["training"] == 3 * measured["at-once"]
     each = [matrices + 4 * position * 64 for position in range(1, n + 1)]
-    assert found["one-by-one"] == pytest.approx(sum(each) / n)
+    assert measured["one-by-one"] == pytest.approx(sum(each) / n)
 
 
 def test_one_more_token_attends_to_all_before_it() -> None:

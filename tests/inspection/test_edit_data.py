@@ -31,9 +31,9 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("text", "place"), WRONG)
-def test_what_is_no_edit_is_refused_in_one_line_with_its_place(text: str, place: str) -> None:
-    with pytest.raises(UsageError, match=place) as refused:
+@pytest.mark.parametrize(("text", "where"), WRONG)
+def test_what_is_no_edit_is_refused_in_one_line_with_its_place(text: str, where: str) -> None:
+    with pytest.raises(UsageError, match=where) as refused:
         read_edits(text)
     assert "\n" not in str(refused.value)
 
@@ -55,11 +55,11 @@ def test_edits_are_read_from_a_file_and_written_again(tmp_path: Path) -> None:
             read_edits(str(tmp_path / missing))
 
 
-PLACES = [(None, "all"), ([1], "all"), (None, [2]), ([2, 0], [3, 1])]
+CHOICES = [(None, "all"), ([1], "all"), (None, [2]), ([2, 0], [3, 1])]
 
 
 @pytest.mark.parametrize("columns", [None, [4, 1]])
-@pytest.mark.parametrize(("heads", "positions"), PLACES)
+@pytest.mark.parametrize(("heads", "positions"), CHOICES)
 @pytest.mark.parametrize("kind", ["zero", "mean", "scale", "set", "patch"])
 def test_the_chosen_numbers_change_as_told_and_no_others(
     kind: str, heads: list | None, positions: object, columns: list | None
@@ -70,8 +70,8 @@ def test_the_chosen_numbers_change_as_told_and_no_others(
     edit = edits_of([{"at": "a", "do": kind, "heads": heads, "positions": positions, "columns": columns, **needs}])[0]
     made = edited(value, edit, other if kind == "patch" else None)
     for cell in np.ndindex(*value.shape):
-        row, place = cell[:-2], cell[-2]
-        chosen = (heads is None or cell[1] in heads) and (positions == "all" or place in positions)  # pyright: ignore
+        row, where = cell[:-2], cell[-2]
+        chosen = (heads is None or cell[1] in heads) and (positions == "all" or where in positions)  # pyright: ignore
         chosen = chosen and (columns is None or cell[-1] in columns)
         expected = {
             "zero": 0.0,

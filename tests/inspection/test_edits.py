@@ -63,12 +63,12 @@ def test_an_edit_is_the_forward_pass_with_the_numbers_changed_by_hand(kind: str,
             continue
         wanted = value.clone()
         wanted[..., [1, 3], :] = new[..., [1, 3], :]
-        found = traced(model, {"at": name, "do": kind, "positions": [1, 3], **KINDS[kind]})
-        torch.testing.assert_close(found[name], wanted)
+        measured = traced(model, {"at": name, "do": kind, "positions": [1, 3], **KINDS[kind]})
+        torch.testing.assert_close(measured[name], wanted)
         logits = by_hand(model, {name: lambda _, wanted=wanted: wanted})
-        torch.testing.assert_close(found["logits"], logits, rtol=1e-5, atol=1e-5, equal_nan=True)
+        torch.testing.assert_close(measured["logits"], logits, rtol=1e-5, atol=1e-5, equal_nan=True)
         earlier = list(before)[: list(before).index(name)]
-        assert all(torch.equal(found[each], before[each]) for each in earlier if each in found)
+        assert all(torch.equal(measured[each], before[each]) for each in earlier if each in measured)
 
 
 def test_edits_of_one_activation_are_made_in_their_order_and_a_whole_patch_is_the_other_sentence() -> None:
@@ -99,9 +99,9 @@ UNFIT = [
 ]
 
 
-@pytest.mark.parametrize(("plain", "place"), UNFIT)
-def test_what_does_not_fit_is_refused_with_its_place(plain: dict[str, Any], place: str) -> None:
-    with pytest.raises(UsageError, match=place):
+@pytest.mark.parametrize(("plain", "where"), UNFIT)
+def test_what_does_not_fit_is_refused_with_its_place(plain: dict[str, Any], where: str) -> None:
+    with pytest.raises(UsageError, match=where):
         traced(made("pre"), plain)
 
 
@@ -110,13 +110,13 @@ def test_what_edits_change_is_told_beside_what_was(masking: bool) -> None:
     model = made({**BASE, "attention": {"mask": "bidirectional" if masking else "causal"}})
     how = Masking(0.15, int(TOKENIZER.encode(" ")[0])) if masking else None
     edits = edits_of([{"at": "blocks.1.mlp.out", "do": "zero"}])
-    found = inspect_text(model, TOKENIZER, TEXT, edits=edits, masking=how)
-    told, plain = found["edited"], inspect_text(model, TOKENIZER, TEXT, masking=how)
-    assert {key: value for key, value in found.items() if key != "edited"} == plain
+    measured = inspect_text(model, TOKENIZER, TEXT, edits=edits, masking=how)
+    edited, plain = measured["edited"], inspect_text(model, TOKENIZER, TEXT, masking=how)
+    assert {key: value for key, value in measured.items() if key != "edited"} == plain
     last = plain["lens"]["points"][-1]
-    assert [each["before"] for each in told["positions"]] == last["positions"]
-    assert told["loss"] == pytest.approx(last["loss"])
-    assert told["edited_loss"] != told["loss"]
-    assert all(each["divergence"] > 0 for each in told["positions"])
+    assert [each["before"] for each in edited["positions"]] == last["positions"]
+    assert edited["loss"] == pytest.approx(last["loss"])
+    assert edited["edited_loss"] != edited["loss"]
+    assert all(each["divergence"] > 0 for each in edited["positions"])
     nothing = effect_of_edits(model, TOKENIZER, TEXT, edits_of([{"at": "embed", "do": "scale", "factor": 1.0}]))
     assert all(each["divergence"] == 0 for each in nothing["positions"])

@@ -21,18 +21,18 @@ def passages() -> Split:
 
 
 def test_a_copier_follows_the_nearest_examples(passages: Split) -> None:
-    found = few_shot_losses(copier(), passages, length=LENGTH, passages=50, most_examples=3)
-    assert found["passages"] == 50
-    same, shuffled, other = (found["losses"][kind] for kind in ("same", "shuffled", "other"))
+    measured = few_shot_losses(copier(), passages, length=LENGTH, passages=50, most_examples=3)
+    assert measured["passages"] == 50
+    same, shuffled, other = (measured["losses"][kind] for kind in ("same", "shuffled", "other"))
     assert same[0] == shuffled[0] == other[0] == pytest.approx(other[3])
     assert same[3] < same[1] < same[0]
     assert same[3] == pytest.approx(0.0, abs=1e-3)  # every symbol of the passage is followed by the right one
     assert shuffled[3] > same[3] + 0.5
-    assert found["effects"]["same"][3]["increase"] == pytest.approx(same[3] - other[3], rel=1e-5)
+    assert measured["effects"]["same"][3]["increase"] == pytest.approx(same[3] - other[3], rel=1e-5)
 
 
 def test_a_model_without_attention_gains_nothing(passages: Split) -> None:
     config = {"context_length": TIME, "d_model": 8, "num_layers": 1, "num_heads": 2, "attention": "none"}
     model = Transformer(ModelConfig.parse(config), SYMBOLS).eval()
-    found = few_shot_losses(model, passages, length=LENGTH, passages=20, most_examples=3)
-    assert [one["increase"] for one in found["effects"]["same"]] == pytest.approx([0.0] * 4, abs=1e-6)
+    measured = few_shot_losses(model, passages, length=LENGTH, passages=20, most_examples=3)
+    assert [one["increase"] for one in measured["effects"]["same"]] == pytest.approx([0.0] * 4, abs=1e-6)

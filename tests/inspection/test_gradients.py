@@ -32,7 +32,7 @@ def batch() -> tuple[torch.Tensor, torch.Tensor]:
 def test_the_stream_is_what_a_small_step_along_the_gradient_says(batch: tuple) -> None:
     """(L(x + εg) - L(x - εg)) / 2ε = ‖g‖² for the gradient g with respect to a stream that is moved by hand."""
     model = Transformer(config(initialisation="pytorch"), 7, seed=1).double().eval()
-    found = gradients_by_block(model, *batch)
+    measured = gradients_by_block(model, *batch)
     embedded = (model.token_embedding(batch[0]) + model.positions.embed(0, CONTEXT)).detach()
 
     def loss(stream: torch.Tensor) -> torch.Tensor:
@@ -46,17 +46,17 @@ def test_the_stream_is_what_a_small_step_along_the_gradient_says(batch: tuple) -
     step = 1e-4 / float(gradient.norm())
     with torch.no_grad():
         slope = (loss(stream + step * gradient) - loss(stream - step * gradient)) / (2 * step)
-    assert found["stream"][0] == pytest.approx(math.sqrt(float(slope) * batch[0].numel()), rel=1e-4)
-    assert found["scale"][0] == pytest.approx(float(embedded.norm(dim=-1).square().mean().sqrt()))
+    assert measured["stream"][0] == pytest.approx(math.sqrt(float(slope) * batch[0].numel()), rel=1e-4)
+    assert measured["scale"][0] == pytest.approx(float(embedded.norm(dim=-1).square().mean().sqrt()))
 
 
 def test_parameters_are_those_of_backpropagation(batch: tuple) -> None:
     model = Transformer(config(), 7, seed=2).eval()
-    found = gradients_by_block(model, *batch)
+    measured = gradients_by_block(model, *batch)
     next_token_loss(model(batch[0]), batch[1], model.mask).backward()
     for layer, block in enumerate(model.blocks):
         squares = sum(float(p.grad.double().square().sum()) for p in block.parameters() if p.grad is not None)
-        assert found["parameters"][layer] == pytest.approx(math.sqrt(squares), rel=1e-5)
+        assert measured["parameters"][layer] == pytest.approx(math.sqrt(squares), rel=1e-5)
 
 
 MODEL = {"context_length": 7, "d_model": 12, "num_layers": 2, "num_heads": 3, "positions": "alibi"}
@@ -72,10 +72,10 @@ def test_numbers_are_those_of_a_plain_computation(scale: str) -> None:
     model = Transformer(config, 13, seed=3).double()
     ids = tokens(5, 13)
     inputs, targets = ids[:, :-1], ids[:, 1:]
-    found = attention_saturation(model, inputs, targets)
+    measured = attention_saturation(model, inputs, targets)
     traced = model.trace(inputs)
     lower = torch.ones(7, 7, dtype=torch.bool).tril()
-    for layer, numbers in enumerate(found["layers"]):
+    for layer, numbers in enumerate(measured["layers"]):
         raw, weights = (traced[f"blocks.{layer}.attn.{step}"] for step in ("scores", "weights"))
         for head in range(3):
             pairs = raw[:, head, lower].numpy()
@@ -83,7 +83,7 @@ def test_numbers_are_those_of_a_plain_computation(scale: str) -> None:
             rows = [weights[w, head, i, : i + 1].numpy() for w in range(5) for i in range(1, 7)]
             share = np.mean([-(row * np.log(row)).sum() / math.log(len(row)) for row in rows])
             assert numbers["entropy_share"][head] == pytest.approx(share)
-    assert [len(numbers["factors"]) for numbers in found["layers"]] == [3 * (scale == "learned-per-head")] * 2
+    assert [len(numbers["factors"]) for numbers in measured["layers"]] == [3 * (scale == "learned-per-head")] * 2
 
 
 def test_alignment_by_hand() -> None:

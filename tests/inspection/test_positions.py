@@ -34,9 +34,11 @@ class TestInside:
         assert nats[1, 3] == pytest.approx(-float(logs[0, 3, targets[0, 3]]), rel=1e-5)
 
     def test_targets_that_a_prefix_shows_are_not_scored(self) -> None:
-        found = loss_inside(model_with(attention={"mask": {"name": "prefix", "length": 4}}), part(500), most_tokens=80)
-        assert found["windows"] == 10
-        assert [loss is None for loss in found["nats"]] == [True] * 3 + [False] * 5
+        measured = loss_inside(
+            model_with(attention={"mask": {"name": "prefix", "length": 4}}), part(500), most_tokens=80
+        )
+        assert measured["windows"] == 10
+        assert [loss is None for loss in measured["nats"]] == [True] * 3 + [False] * 5
 
 
 class TestBeyond:
@@ -51,7 +53,7 @@ class TestBeyond:
         assert all(math.isfinite(value) for value in beyond["nats"])
 
     def test_learned_positions_end_at_the_context_length(self) -> None:
-        found = loss_by_position(model_with(positions="learned"), part(500), most_tokens=10_000, multiple=2)
-        assert found["context_length"] == CONTEXT
-        assert [value is None for value in found["beyond"]["nats"]] == [False] * 4 + [True] * 4
-        assert "learned positions end at context_length = 8" in found["beyond"]["why"]
+        measured = loss_by_position(model_with(positions="learned"), part(500), most_tokens=10_000, multiple=2)
+        assert measured["context_length"] == CONTEXT
+        assert [value is None for value in measured["beyond"]["nats"]] == [False] * 4 + [True] * 4
+        assert "learned positions end at context_length = 8" in measured["beyond"]["why"]

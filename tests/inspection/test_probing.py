@@ -57,11 +57,11 @@ def test_borders_by_hand(text: str, since: int, until: int) -> None:
 def test_control_classes_are_those_of_pairs() -> None:
     pairs = {"train": numpy_stream(1, "pairs").integers(5, size=(200, 2)), "test": np.array([[1, 2], [2, 1], [1, 2]])}
     classes = {"train": np.arange(200) % 3, "test": np.array([0, 1, 2])}
-    found = random_classes(pairs, classes, "task")
-    assert found["test"][0] == found["test"][2]
-    assert set(found["train"].tolist()) == {0, 1, 2}
-    drawn = {tuple(pair): int(one) for pair, one in zip(pairs["train"].tolist(), found["train"], strict=True)}
-    assert all(drawn[tuple(pair)] == one for pair, one in zip(pairs["train"].tolist(), found["train"], strict=True))
+    measured = random_classes(pairs, classes, "task")
+    assert measured["test"][0] == measured["test"][2]
+    assert set(measured["train"].tolist()) == {0, 1, 2}
+    drawn = {tuple(pair): int(one) for pair, one in zip(pairs["train"].tolist(), measured["train"], strict=True)}
+    assert all(drawn[tuple(pair)] == one for pair, one in zip(pairs["train"].tolist(), measured["train"], strict=True))
 
 
 def test_token_counts_know_no_order_and_a_causal_model_no_right_side() -> None:
@@ -73,13 +73,13 @@ def test_token_counts_know_no_order_and_a_causal_model_no_right_side() -> None:
     models = [Transformer(ModelConfig.parse(shape), 6, seed=seed).eval() for seed in (1, 2)]
     splits = dict.fromkeys(SPLITS, split)
     sizes = {"train": 900, "validation": 300, "test": 900}
-    found = linear_probes(models[0], models[1], TOKENIZER, splits, sizes)
-    assert found is not None
-    assert json.loads(json.dumps(found)) == found
-    order = found["order"]["tokens"]
+    measured = linear_probes(models[0], models[1], TOKENIZER, splits, sizes)
+    assert measured is not None
+    assert json.loads(json.dumps(measured)) == measured
+    order = measured["order"]["tokens"]
     assert order["majority"] == pytest.approx(0.5, abs=0.01)
     assert order["accuracy"] == pytest.approx(0.5, abs=0.06)
-    begin, end = found["word begin"], found["word end"]
+    begin, end = measured["word begin"], measured["word end"]
     assert begin["trained"]["accuracy"] > begin["tokens"]["accuracy"] + 0.05
     assert end["trained"]["accuracy"] < end["tokens"]["majority"] + 0.1
     assert begin["control"]["num"] == 900
@@ -134,9 +134,9 @@ def test_passages_of_works_of_their_own_letters_are_classified_by_token_counts(t
             assert row in stored
             assert letter[titles[work]] in row
     sizes = dict(zip(SPLITS, (20, 7, 11), strict=True))
-    found = classify_passages(small_model(dataset.tokenizer.vocab_size), dataset, sizes)
-    assert found is not None
-    assert len(found["titles"]) == 5
-    assert found["passages"] == {"train": 100, "validation": 35, "test": 55}
-    assert found["frequencies"]["accuracy"] == 1.0
-    assert found["activations"]["majority"] == pytest.approx(0.2)
+    measured = classify_passages(small_model(dataset.tokenizer.vocab_size), dataset, sizes)
+    assert measured is not None
+    assert len(measured["titles"]) == 5
+    assert measured["passages"] == {"train": 100, "validation": 35, "test": 55}
+    assert measured["frequencies"]["accuracy"] == 1.0
+    assert measured["activations"]["majority"] == pytest.approx(0.2)

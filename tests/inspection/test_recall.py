@@ -33,8 +33,8 @@ def test_distances_by_hand() -> None:
 
 
 def test_every_distance_leads_to_the_answer() -> None:
-    places, back = torch.tensor(TASK.answers), answer_distances(ROWS, TASK)
-    assert torch.equal(ROWS.gather(1, places - back), ROWS[:, places])
+    positions, back = torch.tensor(TASK.answers), answer_distances(ROWS, TASK)
+    assert torch.equal(ROWS.gather(1, positions - back), ROWS[:, positions])
     assert (int(back.min()), int(back.max())) == (3, 16)
 
 
@@ -44,11 +44,11 @@ def test_a_model_that_remembers_so_far_and_no_further() -> None:
     logits[..., 0] = 0.0  # a key, which is never right
     near = torch.where(back <= 6, 40.0, -40.0)
     logits.scatter_(-1, values[..., None], near[..., None])
-    found = by_distance(logits, ROWS, TASK)
-    assert found["accuracy"] == pytest.approx(float((back <= 6).double().mean()))
-    assert found["answers"] == sum(group["answers"] for group in found["distances"]) == 800
-    assert found["chance"] == 0.25
-    for group in found["distances"]:
+    measured = by_distance(logits, ROWS, TASK)
+    assert measured["accuracy"] == pytest.approx(float((back <= 6).double().mean()))
+    assert measured["answers"] == sum(group["answers"] for group in measured["distances"]) == 800
+    assert measured["chance"] == 0.25
+    for group in measured["distances"]:
         if group["to"] <= 6:
             assert (group["accuracy"], group["nats"]) == (1.0, pytest.approx(0.0, abs=1e-9))
         if group["from"] > 6:
@@ -72,10 +72,10 @@ def test_guesses_by_hand() -> None:
 def test_every_distance_has_a_bin() -> None:
     for pairs in (1, 4):
         task = task_of(pairs)
-        found = answer_distances(sequences(task, 300, 1, "test"), task)
-        assert BINS[0][0] <= int(found.min())
-        assert int(found.max()) <= BINS[-1][1]
-        assert int(found.max()) > LONGEST
+        measured = answer_distances(sequences(task, 300, 1, "test"), task)
+        assert BINS[0][0] <= int(measured.min())
+        assert int(measured.max()) <= BINS[-1][1]
+        assert int(measured.max()) > LONGEST
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -91,8 +91,8 @@ def test_no_answer_is_seen_where_it_is_predicted(mask: str) -> None:
 
 
 def test_every_mask_and_seed_is_measured() -> None:
-    found = recall_under_masks(4, steps=1, seeds=(2,))
-    assert json.loads(json.dumps(found)) == found
-    assert {mask: list(runs) for mask, runs in found["masks"].items()} == {mask: ["2"] for mask in MASKS}
-    assert (sum(found["answers"]), found["chance"]) == (512 * 4, 1 / 8)
-    assert sum(found["guess"]["causal"]) > sum(found["guess"]["bidirectional"])
+    measured = recall_under_masks(4, steps=1, seeds=(2,))
+    assert json.loads(json.dumps(measured)) == measured
+    assert {mask: list(runs) for mask, runs in measured["masks"].items()} == {mask: ["2"] for mask in MASKS}
+    assert (sum(measured["answers"]), measured["chance"]) == (512 * 4, 1 / 8)
+    assert sum(measured["guess"]["causal"]) > sum(measured["guess"]["bidirectional"])

@@ -37,24 +37,26 @@ def some_windows(num: int = 5) -> torch.Tensor:
 def test_a_model_that_reads_the_token_before_has_its_whole_weight_there() -> None:
     """Then the effect, the weight, the rollout and the gradient rank one position first, and all others alike."""
     model = model_with(num_layers=1, attention={"mask": {"name": "window", "size": 2}})
-    found = weight_relevance(model, some_windows(), COUNTS)
-    assert found is not None
-    (layer,) = found["layers"]
-    for reading in (layer["weight"], layer["rollout"], found["gradient"], found["best_head"]):
+    measured = weight_relevance(model, some_windows(), COUNTS)
+    assert measured is not None
+    (layer,) = measured["layers"]
+    for reading in (layer["weight"], layer["rollout"], measured["gradient"], measured["best_head"]):
         for kind in ("correlation", "given_distance"):
             assert reading[kind]["mean"] == pytest.approx(1.0, abs=1e-5)
-    alone = [np.corrcoef(rankdata([0] * (query - 1) + [1]), range(query))[0, 1] for query in found["queries"]]
-    assert found["distance"]["correlation"]["mean"] == pytest.approx(np.mean(alone), abs=1e-5)
-    assert found["distance"]["given_distance"]["mean"] == 0.0
-    assert found["divergence"]["mean"] > 0
+    alone = [np.corrcoef(rankdata([0] * (query - 1) + [1]), range(query))[0, 1] for query in measured["queries"]]
+    assert measured["distance"]["correlation"]["mean"] == pytest.approx(np.mean(alone), abs=1e-5)
+    assert measured["distance"]["given_distance"]["mean"] == 0.0
+    assert measured["divergence"]["mean"] > 0
 
 
 def test_without_attention_no_other_token_matters() -> None:
-    found = weight_relevance(model_with(attention="none"), some_windows(), COUNTS)
-    assert found is not None
-    assert (found["layers"], found["best_head"]) == ([], None)
+    measured = weight_relevance(model_with(attention="none"), some_windows(), COUNTS)
+    assert measured is not None
+    assert (measured["layers"], measured["best_head"]) == ([], None)
     nothing = {"mean": 0.0, "low": 0.0, "high": 0.0}
-    assert found["divergence"] == found["distance"]["correlation"] == found["gradient"]["correlation"] == nothing
+    assert (
+        measured["divergence"] == measured["distance"]["correlation"] == measured["gradient"]["correlation"] == nothing
+    )
     assert weight_relevance(model_with(), some_windows(), np.eye(VOCAB)[0].astype(int)) is None
     assert weight_relevance(model_with(), some_windows()[:, :2], COUNTS) is None
 
@@ -68,21 +70,21 @@ def shares(model: Transformer, row: np.ndarray, query: int) -> np.ndarray:
 
 def test_effects_are_divergences_of_whole_passes() -> None:
     model, rows, stream = model_with(), some_windows(2), numpy_stream(0, "relevance")
-    found = replacement_effects(model, rows, COUNTS, QUERIES)
-    for place in range(TIME):
+    measured = replacement_effects(model, rows, COUNTS, QUERIES)
+    for position in range(TIME):
         for window, row in enumerate(rows.numpy()):
-            law = np.array([0 if token == row[place] else count for token, count in enumerate(COUNTS)])
+            law = np.array([0 if token == row[position] else count for token, count in enumerate(COUNTS)])
             drawn = stream.choice(VOCAB, REPLACEMENTS, p=law / law.sum())
-            assert not {row[place], 1} & set(drawn.tolist())
+            assert not {row[position], 1} & set(drawn.tolist())
             for at, query in enumerate(QUERIES):
                 apart = 0.0
                 for token in drawn:
                     before, after = (
                         shares(model, row, query),
-                        shares(model, np.r_[row[:place], token, row[place + 1 :]], query),
+                        shares(model, np.r_[row[:position], token, row[position + 1 :]], query),
                     )
                     apart += (before * np.log(before / after)).sum() / REPLACEMENTS
-                assert found[window, at, place] == pytest.approx(apart, abs=1e-9)
+                assert measured[window, at, position] == pytest.approx(apart, abs=1e-9)
 
 
 def test_readings_are_those_of_the_trace_and_of_finite_differences() -> None:
@@ -94,18 +96,18 @@ def test_readings_are_those_of_the_trace_and_of_finite_differences() -> None:
         until = np.stack([(weights[i].mean(axis=0) + np.eye(TIME)) @ until[i] / 2 for i in range(2)])
         assert np.allclose(heads[layer], weights.transpose(1, 0, 2, 3)[:, :, QUERIES])
         assert np.allclose(rollout[layer], until[:, QUERIES])
-    found, embedded = gradient_times_input(model, rows, QUERIES), seen["embed"]
+    measured, embedded = gradient_times_input(model, rows, QUERIES), seen["embed"]
 
-    def logs(factor: float, place: int) -> torch.Tensor:
+    def logs(factor: float, position: int) -> torch.Tensor:
         scaled = embedded.clone()
-        scaled[:, place] *= factor
+        scaled[:, position] *= factor
         with torch.inference_mode():
             return model(rows, tap=Editor({"embed": lambda _value: scaled})).log_softmax(-1)[:, QUERIES]
 
     best = logs(1.0, 0).argmax(dim=-1, keepdim=True)
-    for place in range(TIME):
-        slope = (logs(1 + 1e-5, place) - logs(1 - 1e-5, place)).gather(-1, best)[..., 0] / 2e-5
-        assert np.allclose(found[:, :, place], slope.abs().numpy(), atol=1e-7)
+    for position in range(TIME):
+        slope = (logs(1 + 1e-5, position) - logs(1 - 1e-5, position)).gather(-1, best)[..., 0] / 2e-5
+        assert np.allclose(measured[:, :, position], slope.abs().numpy(), atol=1e-7)
 
 
 def test_correlations_are_spearmans_and_of_what_the_distance_leaves() -> None:
@@ -123,9 +125,9 @@ def test_correlations_are_spearmans_and_of_what_the_distance_leaves() -> None:
 
 def test_the_best_head_is_chosen_on_other_windows_than_it_is_measured_on() -> None:
     model, rows = model_with(), some_windows(6)
-    found = weight_relevance(model, rows, COUNTS)
-    assert found is not None
-    best, queries = found["best_head"], np.array(found["queries"])
+    measured = weight_relevance(model, rows, COUNTS)
+    assert measured is not None
+    best, queries = measured["best_head"], np.array(measured["queries"])
     effect = replacement_effects(model, rows, COUNTS, queries)
     heads, _rollout = attention_readings(model, rows, queries)
     means = [[correlations(head, effect, queries)[0] for head in layer] for layer in heads]

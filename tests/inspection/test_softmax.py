@@ -27,12 +27,12 @@ def test_sensitivity_is_that_of_autograd(scale: str) -> None:
     def weights_of(query: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
         return steps.normalise(query @ keys.mT * scales.factor_of(scale, query, keys, None))
 
-    found = statistics_of_rows(q, k, scale)["sensitivity"]
+    measured = statistics_of_rows(q, k, scale)["sensitivity"]
     for row in range(3):
         keys = k[row]
         jacobian = torch.autograd.functional.jacobian(lambda query, keys=keys: weights_of(query, keys), q[row])
         assert isinstance(jacobian, torch.Tensor)
-        assert found[row].item() == pytest.approx(jacobian.norm().item())
+        assert measured[row].item() == pytest.approx(jacobian.norm().item())
 
 
 def test_mutual_information_by_hand() -> None:

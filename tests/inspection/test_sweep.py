@@ -43,9 +43,9 @@ def test_every_cell_is_the_forward_pass_with_that_edit(variant: str, other: str 
 
 
 def test_all_that_differs_is_restored_and_nothing_else() -> None:
-    found = sweep_places(made("rotary"), TOKENIZER, TEXT, TEXT[:-1] + "h").records()
-    assert found[7]["effect"] == pytest.approx(1, abs=1e-5)  # the embedding of the only token that differs
-    assert {cell["effect"] for cell in found if cell["position"] < 7} == {0.0}
+    measured = sweep_places(made("rotary"), TOKENIZER, TEXT, TEXT[:-1] + "h").records()
+    assert measured[7]["effect"] == pytest.approx(1, abs=1e-5)  # the embedding of the only token that differs
+    assert {cell["effect"] for cell in measured if cell["position"] < 7} == {0.0}
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ def test_maps_are_the_weights_of_the_trace(variant: str) -> None:
         return
     assert [layer["layer"] for layer in maps] == list(range(model.config.num_layers))
     seen = model.trace(text_tokens(model, TOKENIZER, TEXT))
-    for layer, found in enumerate(maps):
-        weights = torch.tensor(found["heads"])
+    for layer, measured in enumerate(maps):
+        weights = torch.tensor(measured["heads"])
         torch.testing.assert_close(weights, seen[f"blocks.{layer}.attn.weights"][0], rtol=0, atol=1e-6)
 
 
@@ -49,12 +49,12 @@ def test_a_head_is_told_against_uniform_attention_under_the_mask_of_its_block() 
     with torch.no_grad():
         for layer in range(2):
             model.get_parameter(f"blocks.{layer}.attn.in_proj.weight")[:30] = 0
-    found = head_kinds(model, TOKENIZER, window_targets(model, PART, 5).inputs)
-    for heads in found["layers"]:
+    measured = head_kinds(model, TOKENIZER, window_targets(model, PART, 5).inputs)
+    for heads in measured["layers"]:
         assert {head["kind"] for head in heads} == {BROAD}
         assert all(head["entropy"] == pytest.approx(1.0, abs=1e-5) for head in heads)
-    shares = [heads[0]["share"] for heads in found["layers"]]
-    assert shares[0] == pytest.approx(found["uniform"], abs=1e-5)
+    shares = [heads[0]["share"] for heads in measured["layers"]]
+    assert shares[0] == pytest.approx(measured["uniform"], abs=1e-5)
     assert shares[1]["first"] == pytest.approx(1 / 3)  # of the one query that sees it among 3 keys
     assert shares[1]["itself"] == pytest.approx(1 / 3)
 
@@ -62,42 +62,42 @@ def test_a_head_is_told_against_uniform_attention_under_the_mask_of_its_block() 
 TEXTS = (TEXT, "a", "abcdefgh\nabcd")
 
 
-@pytest.mark.parametrize(("variant", "text"), [(name, TEXTS[place % 3]) for place, name in enumerate(VARIANTS)])
+@pytest.mark.parametrize(("variant", "text"), [(name, TEXTS[index % 3]) for index, name in enumerate(VARIANTS)])
 def test_every_variant_is_inspected_into_finite_json(variant: str, text: str) -> None:
     model = made(variant)
-    found = inspect_text(model, TOKENIZER, text)
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert [token["id"] for token in found["tokens"]] == TOKENIZER.encode(text).tolist()
-    assert found["ablation"] == ablations(model, text_targets(model, text_tokens(model, TOKENIZER, text)))
+    measured = inspect_text(model, TOKENIZER, text)
+    assert json.loads(json.dumps(measured, allow_nan=False)) == measured
+    assert [token["id"] for token in measured["tokens"]] == TOKENIZER.encode(text).tolist()
+    assert measured["ablation"] == ablations(model, text_targets(model, text_tokens(model, TOKENIZER, text)))
     if len(text) == 1:
-        assert found["ablation"] is None
-        assert all(point["loss"] is None for point in found["lens"]["points"])
-        assert any("no token to predict" in note for note in found["notes"])
-    assert [point["point"] for point in found["lens"]["points"]] == stream_points(model.config)
-    assert found["measured_on"] == {"what": "text", "rows": 1, "length": len(text)}
+        assert measured["ablation"] is None
+        assert all(point["loss"] is None for point in measured["lens"]["points"])
+        assert any("no token to predict" in note for note in measured["notes"])
+    assert [point["point"] for point in measured["lens"]["points"]] == stream_points(model.config)
+    assert measured["measured_on"] == {"what": "text", "rows": 1, "length": len(text)}
 
 
 @pytest.mark.parametrize("masking", [None, Masking(0.15, 0)], ids=["next token", "masked"])
 def test_windows_measure_heads_and_ablations_on_the_split(masking: Masking | None) -> None:
     model = made("pre" if masking is None else "bidirectional")
-    found = inspect_text(model, TOKENIZER, "a", part=PART, windows=7, masking=masking)
+    measured = inspect_text(model, TOKENIZER, "a", part=PART, windows=7, masking=masking)
     drawn = window_targets(model, PART, 7, masking)
-    assert found["ablation"] == ablations(model, drawn)
-    assert found["ablation"]["blocks"][0]["block"]["zero"]["error"] > 0
-    assert found["kinds"] == head_kinds(model, TOKENIZER, drawn.inputs)
-    assert found["measured_on"] == {"what": "windows", "rows": 7, "length": 13}
-    assert found["objective"] == ("next-token" if masking is None else "masked")
+    assert measured["ablation"] == ablations(model, drawn)
+    assert measured["ablation"]["blocks"][0]["block"]["zero"]["error"] > 0
+    assert measured["kinds"] == head_kinds(model, TOKENIZER, drawn.inputs)
+    assert measured["measured_on"] == {"what": "windows", "rows": 7, "length": 13}
+    assert measured["objective"] == ("next-token" if masking is None else "masked")
 
 
 def test_a_model_that_diverged_has_no_numbers() -> None:
     model = made("pre")
     with torch.no_grad():
         model.get_parameter("blocks.1.mlp.up.weight").fill_(torch.nan)
-    found = inspect_text(model, TOKENIZER, TEXT)
-    assert json.dumps(found, allow_nan=False)
-    assert found["lens"]["points"][-1]["loss"] is None
-    assert found["lens"]["points"][0]["loss"] > 0
-    assert found["ablation"]["blocks"][0]["block"]["zero"]["increase"] is None
+    measured = inspect_text(model, TOKENIZER, TEXT)
+    assert json.dumps(measured, allow_nan=False)
+    assert measured["lens"]["points"][-1]["loss"] is None
+    assert measured["lens"]["points"][0]["loss"] > 0
+    assert measured["ablation"]["blocks"][0]["block"]["zero"]["increase"] is None
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -113,8 +113,8 @@ def test_embedding_and_contributions_add_up_to_the_stream(variant: str) -> None:
     model = made(variant)
     points, added = stream_points(model.config), contribution_points(model.config)
     seen = model.trace(text_tokens(model, TOKENIZER, TEXT), [*points, *added])
-    for place, point in enumerate(points):
-        summed = [seen["embed"], *(seen[name] for name in added[:place])]
+    for index, point in enumerate(points):
+        summed = [seen["embed"], *(seen[name] for name in added[:index])]
         if not model.config.residual:
             summed = summed[-1:]
         torch.testing.assert_close(torch.stack(summed).sum(dim=0), seen[point], rtol=1e-5, atol=1e-5)
@@ -169,12 +169,12 @@ def test_a_masked_model_is_read_where_the_token_is_masked() -> None:
     model, masking = made("bidirectional"), Masking(0.15, 0)
     lens, tokens = logit_lens(model, TOKENIZER, TEXT, masking=masking), text_tokens(model, TOKENIZER, TEXT)
     assert [each["id"] for each in lens["targets"]] == tokens[0].tolist()
-    for place, position in enumerate(lens["points"][-1]["positions"]):
+    for index, position in enumerate(lens["points"][-1]["positions"]):
         hidden = tokens.clone()
-        hidden[0, place] = masking.token
+        hidden[0, index] = masking.token
         with torch.inference_mode():
-            shares = model(hidden)[0, place].double().softmax(dim=-1)
-        assert position["probability"] == pytest.approx(float(shares[tokens[0, place]]), rel=1e-4)
+            shares = model(hidden)[0, index].double().softmax(dim=-1)
+        assert position["probability"] == pytest.approx(float(shares[tokens[0, index]]), rel=1e-4)
         assert position["top"][0]["id"] == int(shares.argmax())
 
 

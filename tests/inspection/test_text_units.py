@@ -31,25 +31,25 @@ def test_units_of_a_training(tmp_path):
     dataset = data(tmp_path, "ab b" * 3_001, "char")
     model = ModelConfig.parse({"context_length": 7, "d_model": 8, "num_heads": 2, "num_layers": 1})
     vocab, train = dataset.tokenizer.vocab_size, dataset.splits["train"].tokens
-    found = text_units(model, dataset, 210)
-    assert found["vocab_size"] == vocab
-    assert found["characters_per_token"] == 1.0
-    assert found["context_characters"] == 7.0
+    measured = text_units(model, dataset, 210)
+    assert measured["vocab_size"] == vocab
+    assert measured["characters_per_token"] == 1.0
+    assert measured["context_characters"] == 7.0
     # Token embedding and head of 8 numbers for each token, and the head's bias where there is one.
-    share = found["token_share"] * count_parameters(model, vocab)
+    share = measured["token_share"] * count_parameters(model, vocab)
     assert share == pytest.approx(2 * 8 * vocab, abs=vocab)
-    assert (found["tokens"], found["characters"]) == (210, 210.0)
-    assert found["passes"] == 210 / len(train)
+    assert (measured["tokens"], measured["characters"]) == (210, 210.0)
+    assert measured["passes"] == 210 / len(train)
     counts = sorted((train == token).sum() for token in range(vocab))
     middle = (counts[(vocab - 1) // 2] + counts[vocab // 2]) / 2
-    assert found["median_seen"] == pytest.approx(middle * 210 / len(train))
+    assert measured["median_seen"] == pytest.approx(middle * 210 / len(train))
 
 
 def test_shares_counted_by_hand() -> None:
     known = frozenset(["the", "cat", "o'clock"])
-    found = share_of_words(["The cat the dog's cut", "at four o'clock no", "x"], known, 7)
+    measured = share_of_words(["The cat the dog's cut", "at four o'clock no", "x"], known, 7)
     # "cut", "no" and "x" are last words, which may be cut; "dog's" is the fourth word of its text.
-    assert found == {"real": 4 / 6, "distinct": 5 / 6, "words": 6}
+    assert measured == {"real": 4 / 6, "distinct": 5 / 6, "words": 6}
     assert share_of_words(["The cat the dog's cut", "at four o'clock no", "x"], known, 5)["words"] == 4
     assert share_of_words(["word"], known, 9) == {"real": 0.0, "distinct": 0.0, "words": 0}
 
@@ -60,9 +60,9 @@ def test_the_same_number_of_words_is_measured_whatever_the_tokens(tmp_path, toke
     dataset = prepare(CorpusConfig.parse({"source": str(tmp_path / "t.txt"), "tokenizer": tokenizer, "split": "tail"}))
     config = ModelConfig.parse({"context_length": 8, "d_model": 8, "num_heads": 2, "num_layers": 1})
     model = Transformer(config, dataset.tokenizer.vocab_size, seed=1).eval()
-    found = written_words(model, dataset.tokenizer, dataset, words=16, seed=3)
-    assert found == written_words(model, dataset.tokenizer, dataset, words=16, seed=3)
-    assert found["words"] == 16
-    assert found["test_real"] == 1.0
-    assert found["test_distinct"] == 6 / 16
-    assert found["real"] < 1
+    measured = written_words(model, dataset.tokenizer, dataset, words=16, seed=3)
+    assert measured == written_words(model, dataset.tokenizer, dataset, words=16, seed=3)
+    assert measured["words"] == 16
+    assert measured["test_real"] == 1.0
+    assert measured["test_distinct"] == 6 / 16
+    assert measured["real"] < 1

@@ -29,11 +29,11 @@ from vitral.inspection.words import (
     co_occurrences,
     cosines,
     passage,
-    place_of,
     positive_pmi,
     similar_word_scores,
     whole_words,
     word_measures,
+    word_position,
 )
 from vitral.model import ModelConfig, Transformer
 
@@ -51,10 +51,10 @@ def part_of(*segments: str | list[int]) -> Split:
 
 def test_whole_words_are_not_parts_of_longer_ones() -> None:
     part = part_of(" the the them, a at at at the")
-    found = {least: whole_words(TOKENIZER, part, least_count=1, most=9, least_share=least) for least in (0.0, 0.5)}
+    result = {least: whole_words(TOKENIZER, part, least_count=1, most=9, least_share=least) for least in (0.0, 0.5)}
     # " the" ends a word in 3 of 4 places, " a" in 1 of 4.
-    assert found[0.0].tolist() == [SPACED_THE, SPACED_A]
-    assert found[0.5].tolist() == [SPACED_THE]
+    assert result[0.0].tolist() == [SPACED_THE, SPACED_A]
+    assert result[0.5].tolist() == [SPACED_THE]
     assert whole_words(TOKENIZER, part, least_count=5, most=9, least_share=0.0).tolist() == []
     assert whole_words(TOKENIZER, part, least_count=1, most=1, least_share=0.0).tolist() == [SPACED_THE]
 
@@ -68,9 +68,9 @@ def test_contexts_are_counted_on_either_side_and_not_across_a_border() -> None:
 
 
 def test_positive_pmi_is_worked_by_hand() -> None:
-    found = positive_pmi(np.array([[6, 2], [0, 4]]))
+    result = positive_pmi(np.array([[6, 2], [0, 4]]))
     # p(0, 0) = 6/12 against 8/12 · 6/12; p(1, 1) = 4/12 against 4/12 · 6/12; p(0, 1) is below chance.
-    assert np.allclose(found, [[math.log(1.5), 0], [0, math.log(2)]])
+    assert np.allclose(result, [[math.log(1.5), 0], [0, math.log(2)]])
 
 
 def test_pairs_differ_in_the_element_alone_and_balance_its_forms() -> None:
@@ -102,10 +102,10 @@ def model() -> Transformer:
 
 def test_log_probability_is_the_chain_of_conditionals(model: Transformer) -> None:
     tokens, total = SHORT.encode("ab."), 0.0
-    for place in range(3):
-        given = torch.tensor([[SHORT.start, *tokens[:place].tolist()]])
+    for position in range(3):
+        given = torch.tensor([[SHORT.start, *tokens[:position].tolist()]])
         with torch.inference_mode():
-            total += float(model(given)[0, -1].double().log_softmax(-1)[tokens[place]])
+            total += float(model(given)[0, -1].double().log_softmax(-1)[tokens[position]])
     assert log_probability(model, SHORT, "ab.") == pytest.approx(total, abs=1e-5)
     with pytest.raises(UsageError, match="14 tokens"):
         log_probability(model, SHORT, "a" * 14)
@@ -113,11 +113,11 @@ def test_log_probability_is_the_chain_of_conditionals(model: Transformer) -> Non
 
 def test_a_word_is_found_where_its_last_token_is() -> None:
     for sentence, word, last in (("So the man, then", "the", SPACED_THE), ("man, at all", "man", ord("n"))):
-        found = place_of(TOKENIZER, sentence, word)
-        assert found is not None
-        assert (int(found[0][0]), int(found[0][found[1]])) == (ord("\n"), last)
-    assert place_of(char_tokenizer("\n amn"), "a man", "man") is not None
-    assert place_of(char_tokenizer("\n amn"), "a man!", "man") is None  # a character without a token
+        result = word_position(TOKENIZER, sentence, word)
+        assert result is not None
+        assert (int(result[0][0]), int(result[0][result[1]])) == (ord("\n"), last)
+    assert word_position(char_tokenizer("\n amn"), "a man", "man") is not None
+    assert word_position(char_tokenizer("\n amn"), "a man!", "man") is None  # a character without a token
 
 
 def test_the_language_is_that_of_the_most_frequent_words() -> None:
@@ -134,13 +134,13 @@ def test_every_language_has_words_sentences_and_pairs(name: str) -> None:
     language, letters = word_lists()[name], bpe_tokenizer(())
     for sense in language.senses:
         for sentence in (*sense.first_sentences, *sense.second_sentences):
-            found = place_of(letters, sentence, sense.word)
-            assert found is not None
-            tokens, place = found
+            result = word_position(letters, sentence, sense.word)
+            assert result is not None
+            tokens, position = result
             assert len(re.findall(rf"\b{sense.word}\b", sentence)) == 1
             # The words that decide the sense come before the word: a causal model sees nothing after it.
-            assert place > len(sense.word.encode()) + 8
-            assert bytes(tokens[1 : place + 1].tolist()).decode().endswith(sense.word)
+            assert position > len(sense.word.encode()) + 8
+            assert bytes(tokens[1 : position + 1].tolist()).decode().endswith(sense.word)
         # The word right before it is the same in both senses, so that copying it separates nothing.
         sentences = (*sense.first_sentences, *sense.second_sentences)
         before = {re.split(rf"\b{sense.word}\b", sentence)[0].split()[-1] for sentence in sentences}
@@ -219,11 +219,11 @@ def test_ngrams_agree_with_the_word_beside_and_not_with_one_further_off() -> Non
             elements=(("is", "are"),),
         ),
     ]
-    found = counted_pairs(LETTERS, train, kinds)
-    assert item_scores(found, "near") == {0: 1.0}
+    result = counted_pairs(LETTERS, train, kinds)
+    assert item_scores(result, "near") == {0: 1.0}
     # The letters before the form are the same for both subjects: right once and wrong once.
-    assert item_scores(found, "far") == {1: 0.5}
-    assert found[2]["preference"] == pytest.approx(-found[3]["preference"])
+    assert item_scores(result, "far") == {1: 0.5}
+    assert result[2]["preference"] == pytest.approx(-result[3]["preference"])
 
 
 def with_scores(scores: torch.Tensor, context_length: int, by_key: torch.Tensor | None = None) -> Transformer:
@@ -311,9 +311,9 @@ def test_scores_that_are_the_similarity_correlate_fully_whatever_each_key_has_be
     train, test = chain_of_words(1, 20_000), chain_of_words(2, 700)
     key = torch.linspace(-3, 3, SPACED.vocab_size)
     model = with_scores(sign * similarity(train), 13, key)
-    found = similar_word_scores(model, SPACED, train, test, windows=29, most_words=50)
-    assert found is not None
-    (((head,),),) = (found["heads"],)
+    result = similar_word_scores(model, SPACED, train, test, windows=29, most_words=50)
+    assert result is not None
+    (((head,),),) = (result["heads"],)
     assert head["correlation"] == pytest.approx(sign, abs=1e-3)
     assert max(map(abs, head["shuffled"])) < 0.5
     assert np.mean(head["shuffled"]) == pytest.approx(0, abs=0.1)

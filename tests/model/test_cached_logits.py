@@ -61,8 +61,8 @@ def test_select_reorders_repeats_and_drops() -> None:
     with torch.inference_mode():
         model(ids[:, :5], cache=cache)
         cache.select(rows)
-        found = model(ids[rows, 5:], cache=cache)
-        torch.testing.assert_close(found, model(ids[rows])[:, 5:], rtol=0, atol=1e-12)
+        result = model(ids[rows, 5:], cache=cache)
+        torch.testing.assert_close(result, model(ids[rows])[:, 5:], rtol=0, atol=1e-12)
 
 
 def refusal(action: Callable[[], object]) -> str:

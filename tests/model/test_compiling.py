@@ -57,5 +57,5 @@ for config in json.loads(sys.stdin.read()):
 def test_every_part_is_read_into_one_graph(dtype: str) -> None:
     """In a process of its own, since the compiler cannot read checks of annotations, which `make test-merge` has."""
     asked = json.dumps([SIZES | variant for variant in VARIANTS])
-    found = subprocess.check_output([sys.executable, "-c", ONE_GRAPH, dtype], input=asked, text=True)
-    assert found == ""
+    result = subprocess.check_output([sys.executable, "-c", ONE_GRAPH, dtype], input=asked, text=True)
+    assert result == ""

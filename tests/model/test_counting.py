@@ -51,18 +51,18 @@ def test_the_shakespeare_model_has_431104_parameters() -> None:
 
 def test_operations_and_bytes_by_hand() -> None:
     sizes = {"context_length": 5, "d_model": 6, "num_layers": 1, "num_heads": 2, "d_ff": 11}
-    found = cost(ModelConfig.parse(sizes), 7, batch_size=3)
+    result = cost(ModelConfig.parse(sizes), 7, batch_size=3)
     matrices = 18 * 6 + 6 * 6 + 11 * 6 + 6 * 11 + 7 * 6
-    assert found.forward_flops == 2 * matrices + 4 * 5 * 6
-    assert found.backward_flops == 2 * found.forward_flops
+    assert result.forward_flops == 2 * matrices + 4 * 5 * 6
+    assert result.backward_flops == 2 * result.forward_flops
     parameters = matrices + 7 * 6 + 5 * 6 + (18 + 6 + 11 + 6) + 3 * 2 * 6
-    assert found.parameters == parameters
-    assert found.weight_bytes == found.gradient_bytes == 4 * parameters
-    assert found.optimizer_bytes == 8 * parameters
-    assert found.cache_bytes == 4 * 2 * 5 * 6
+    assert result.parameters == parameters
+    assert result.weight_bytes == result.gradient_bytes == 4 * parameters
+    assert result.optimizer_bytes == 8 * parameters
+    assert result.cache_bytes == 4 * 2 * 5 * 6
     # Per token: two norms' inputs and outputs, q, k, v, z, the hidden layer twice, the last norm, logits and softmax.
     kept = 4 * 6 + 2 * 6 + 2 * 6 + 2 * 11 + 2 * 6 + 2 * 7
-    assert found.activation_bytes == 4 * 3 * 5 * kept
+    assert result.activation_bytes == 4 * 3 * 5 * kept
     # In parallel one norm is read twice; heads of 7 numbers are wider than the stream.
     wide = cost(
         ModelConfig.parse({**sizes, "parallel": True, "d_head": 7, "feed_forward": "gelu_tanh", "bias": False}), 7

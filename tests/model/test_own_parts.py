@@ -64,8 +64,8 @@ class Turned(Positions):
         return self.weight[start : start + time]
 
     def rotate(self, x: Tensor, start: int) -> Tensor:
-        places = torch.arange(start, start + x.shape[-2], dtype=x.dtype)
-        return x * torch.cos(0.3 * places)[:, None]
+        positions = torch.arange(start, start + x.shape[-2], dtype=x.dtype)
+        return x * torch.cos(0.3 * positions)[:, None]
 
     def bias(self, time: int, source: int) -> Tensor:
         queries = torch.arange(source - time, source)

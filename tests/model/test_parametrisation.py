@@ -52,7 +52,7 @@ def test_learning_rates_by_hand() -> None:
 
 def movement(width: int, steps: int, rate: float, **changes: Any) -> dict[str, float]:
     """The root mean square of how far some steps of AdamW move each activation, in the mean over two models."""
-    found: dict[str, float] = {}
+    by_name: dict[str, float] = {}
     tokens = torch.randint(VOCAB, (8, 13), generator=torch_stream(2, "tokens"))
     optimizer_config = RunConfig.parse(
         {"training": {"optimizer": {"learning_rate": rate, "weight_decay": 0.0, "beta2": 0.95}}}
@@ -68,8 +68,8 @@ def movement(width: int, steps: int, rate: float, **changes: Any) -> dict[str, f
         after = model.trace(tokens[:, :-1])
         for name in ("blocks.0.attn.out", "blocks.1.mlp.out", "logits"):
             moved = (after[name] - before[name]).square().mean().sqrt()
-            found[name] = found.get(name, 0.0) + float(moved) / 2
-    return found
+            by_name[name] = by_name.get(name, 0.0) + float(moved) / 2
+    return by_name
 
 
 def test_coordinates_keep_their_size_under_mup_and_grow_under_the_standard_one() -> None:

@@ -50,8 +50,8 @@ def test_wirings_by_hand() -> None:
     # The norm doubles, the part adds one.
     x, double, add_one = torch.full((1, 1, 1), 3.0), partial(torch.mul, 2), partial(torch.add, 1)
     results = {
-        (place, residual): float(Sublayer("mlp", double, add_one, place, residual)(x))
-        for place in ("pre", "post", "none")
+        (norm_placement, residual): float(Sublayer("mlp", double, add_one, norm_placement, residual)(x))
+        for norm_placement in ("pre", "post", "none")
         for residual in (True, False)
     }
     assert results == {
@@ -150,12 +150,12 @@ def test_dropout_place_by_place() -> None:
         "attention": "blocks.0.resid_mid",
         "feed_forward": "blocks.0.resid_post",
     }
-    for place, name in {**first, "weights": "blocks.0.attn.z"}.items():
-        model = lively(dropout={place: 0.5}).train()
+    for key, name in {**first, "weights": "blocks.0.attn.z"}.items():
+        model = lively(dropout={key: 0.5}).train()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1)
             kept = model.trace(tokens())
         names = list(plain)
-        changed = next(found for found in names if not torch.equal(kept[found], plain[found]))
+        changed = next(activation for activation in names if not torch.equal(kept[activation], plain[activation]))
         assert changed == name
         assert torch.equal(model.eval().trace(tokens())["logits"], plain["logits"])

@@ -91,8 +91,8 @@ def test_a_norms_epsilon_is_under_the_root(kind: str) -> None:
 def turned_by_hand(x: Tensor, rates: list[float], position: int, *, interleaved: bool) -> list[float]:
     """One head's features after the rotation, pair by pair, with complex numbers."""
     features, half = x.tolist(), len(rates)
-    for place, rate in enumerate(rates):
-        one, other = (2 * place, 2 * place + 1) if interleaved else (place, place + half)
+    for pair, rate in enumerate(rates):
+        one, other = (2 * pair, 2 * pair + 1) if interleaved else (pair, pair + half)
         turned = complex(features[one], features[other]) * complex(math.cos(position * rate), math.sin(position * rate))
         features[one], features[other] = turned.real, turned.imag
     return features
@@ -103,7 +103,7 @@ def turned_by_hand(x: Tensor, rates: list[float], position: int, *, interleaved:
 def test_rotary_settings_by_hand(pairing: str, fraction: float, width: int) -> None:
     settings_ = {"name": "rotary", "base": 50.0, "fraction": fraction, "pairing": pairing}
     rotary, x = build_positions(config(d_head=10, positions=settings_)), drawn(1, 1, 5, 10)
-    rates = [50.0 ** (-2 * place / width) for place in range(width // 2)]
+    rates = [50.0 ** (-2 * pair / width) for pair in range(width // 2)]
     turned = rotary.rotate(x, start=9)[0, 0]  # past the table of 11 positions, too
     for row in range(5):
         expected = turned_by_hand(x[0, 0, row], rates, 9 + row, interleaved=pairing == "interleaved")
@@ -126,8 +126,8 @@ def test_llama3_scaling_is_its_three_cases() -> None:
         config(d_head=64, positions={"name": "rotary", "base": 500_000.0, "scaling": scaling})
     )
     kinds = set()
-    for place, found in enumerate(rotary.frequencies.tolist()):
-        rate = 500_000.0 ** (-2 * place / 64)
+    for pair, result in enumerate(rotary.frequencies.tolist()):
+        rate = 500_000.0 ** (-2 * pair / 64)
         wavelength = 2 * math.pi / rate
         if wavelength < old / high:
             kind, expected = "fast", rate
@@ -137,7 +137,7 @@ def test_llama3_scaling_is_its_three_cases() -> None:
             smooth = (old / wavelength - low) / (high - low)
             kind, expected = "between", (1 - smooth) * rate / factor + smooth * rate
         kinds.add(kind)
-        assert found == pytest.approx(expected, rel=1e-13)
+        assert result == pytest.approx(expected, rel=1e-13)
     assert kinds == {"fast", "slow", "between"}
 
 

@@ -25,13 +25,13 @@ def by_hand(model: Transformer, layer: int, x: Tensor) -> Tensor:
         weights[f"blocks.{layer}.recurrence.lstm.{name}_l0"]
         for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     )
-    hidden, cell, found = torch.zeros(len(x), x.shape[2]).double(), torch.zeros(len(x), x.shape[2]).double(), []
+    hidden, cell, result = torch.zeros(len(x), x.shape[2]).double(), torch.zeros(len(x), x.shape[2]).double(), []
     for t in range(x.shape[1]):
         i, f, g, o = (x[:, t] @ w.T + hidden @ u.T + b + c).chunk(4, dim=1)
         cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
         hidden = o.sigmoid() * cell.tanh()
-        found.append(hidden)
-    return torch.stack(found, dim=1)
+        result.append(hidden)
+    return torch.stack(result, dim=1)
 
 
 def test_the_classic_language_model_is_embedding_lstms_and_head() -> None:
@@ -60,18 +60,18 @@ def test_a_token_reaches_its_own_and_all_later_positions(kind: dict[str, Any]) -
         changed[:, at] = (changed[:, at] + 1) % model.vocab_size
         with torch.inference_mode():
             moved = (model(ids) - model(changed)).abs().amax(dim=(0, 2)) > 0
-        assert moved.tolist() == [place >= at for place in range(7)]
+        assert moved.tolist() == [position >= at for position in range(7)]
 
 
 @pytest.mark.parametrize("pieces", [[3, 4], [1] * 7])
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_the_carried_state_equals_recomputation(kind: dict[str, Any], pieces: list[int]) -> None:
     model, ids = lively(**kind), tokens(3)
-    cache, found = model.new_cache(3), []
+    cache, result = model.new_cache(3), []
     with torch.inference_mode():
         for piece in ids.split(pieces, dim=1):
-            found.append(model(piece, cache=cache))
-        torch.testing.assert_close(torch.cat(found, dim=1), model(ids), rtol=0, atol=1e-12)
+            result.append(model(piece, cache=cache))
+        torch.testing.assert_close(torch.cat(result, dim=1), model(ids), rtol=0, atol=1e-12)
 
 
 def test_the_state_is_reordered_forgotten_and_never_half_written() -> None:
@@ -95,14 +95,14 @@ def test_parameters_operations_and_state_by_hand() -> None:
     config = ModelConfig.parse(CLASSIC | {"context_length": 5, "d_model": 6, "num_layers": 2, "num_heads": 1})
     # Each layer: four gates, each with a 6 × 6 matrix for the input, one for the hidden state, and two biases.
     assert count_parameters(config, 7) == 2 * 7 * 6 + 2 * (4 * 6 * 6 + 4 * 6 * 6 + 4 * 6 + 4 * 6)
-    found = cost(config, 7)
+    result = cost(config, 7)
     # Per token and layer 8 products of a 6 × 6 matrix with a vector; the head; nothing grows with the context.
-    assert found.forward_flops == 2 * (2 * 8 * 36 + 7 * 6)
-    assert found.backward_flops == 2 * found.forward_flops
-    assert found.cache_bytes == 4 * 2 * 2 * 6
+    assert result.forward_flops == 2 * (2 * 8 * 36 + 7 * 6)
+    assert result.backward_flops == 2 * result.forward_flops
+    assert result.cache_bytes == 4 * 2 * 2 * 6
     cache = Transformer(config, 7).new_cache(1)
     assert cache.keys == []
-    assert sum(state.nbytes for states in cache.states for state in states) == found.cache_bytes
+    assert sum(state.nbytes for states in cache.states for state in states) == result.cache_bytes
 
 
 def test_it_begins_with_an_open_forget_gate_and_the_drawn_matrices() -> None:

@@ -146,10 +146,10 @@ def test_it_is_torch_nn_transformer(norm: str, activation: str) -> None:
     kept, hidden = model.trace(ids, source=source), source == PADDING
     masks = {"src_key_padding_mask": hidden, "memory_key_padding_mask": hidden}
     with torch.inference_mode():
-        found = theirs(
+        result = theirs(
             kept["encoder.embed"], kept["embed"], tgt_mask=torch.ones(TIME, TIME, dtype=torch.bool).triu(1), **masks
         )
-    torch.testing.assert_close(kept["final_norm"], found, rtol=0, atol=1e-9)
+    torch.testing.assert_close(kept["final_norm"], result, rtol=0, atol=1e-9)
 
 
 def test_muon_moves_every_matrix_inside_a_block() -> None:

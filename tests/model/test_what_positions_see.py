@@ -29,13 +29,13 @@ def test_no_future_token_changes_an_earlier_logit(positions: str, norm: str) -> 
         together = 3 if mask is PREFIX else 1
         for at in range(TIME):
             first = at if at >= together else 0
-            found = reached(model, tokens(2, TIME), at)
-            assert found[:first] == [False] * first
-            assert found[at]
+            result = reached(model, tokens(2, TIME), at)
+            assert result[:first] == [False] * first
+            assert result[at]
             if mask is PREFIX and at < together:
-                assert found[0]
+                assert result[0]
             if mask is WINDOW:  # two layers, each of which looks one position back
-                assert found[at + 3 :] == [False] * (TIME - at - 3)
+                assert result[at + 3 :] == [False] * (TIME - at - 3)
 
 
 def test_bidirectional_attention_sees_everything() -> None:

@@ -42,7 +42,7 @@ def test_a_library_of_another_source_is_not_used(used: Path, tmp_path: Path, mon
     shutil.copy(used, tmp_path)
     monkeypatch.setattr(library, "source_hash", lambda: "0" * 64)
     monkeypatch.setattr(library, "PATH", tmp_path / build.LIBRARY)
-    assert "another version" in native().found
+    assert "another version" in native().detail
     assert isinstance(native_step(made("pre")), str)
 
 

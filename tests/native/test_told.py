@@ -20,7 +20,7 @@ def test_the_instructions_are_said_or_that_it_is_turned_off(
     monkeypatch.setenv(build.SWITCH, switch)
     capsys.readouterr()
     assert run(["generate", str(tiny_run), "--max-tokens", "5", "--stats"]) == 0
-    assert native().found in capsys.readouterr().err
+    assert native().detail in capsys.readouterr().err
 
 
 def test_it_is_said_what_the_model_is_made_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from browser import in_node, needs_web
 BODY = """
 const pieces = ["a", "b", "ab", "c"];
 const encode = (text) => ({ ids: (text.match(/ab|[abc]/g) ?? []).map((each) => pieces.indexOf(each)), unseen: [] });
-const about = { context: 8, vocabulary: 4, layers: 1, heads: 1, language: "en", names: [],
+const about = { context: 8, vocabulary: 4, layers: 1, heads: 1, language: "en", names: [], passages: [],
   stream: [], contributions: [] };
 vitral.source.value = { about, encode, decode: (ids) => ids.map((id) => pieces[id] ?? "").join("") };
 const now = () => [vitral.text.value, vitral.encoded.value.ids];

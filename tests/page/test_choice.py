@@ -15,7 +15,6 @@ from vitral.model import Transformer
 from vitral.page.document import page_document
 
 pytestmark = [pytest.mark.merge, needs_chromium]
-pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 SAMPLING = Sampling(temperature=0.8, top_k=6, top_p=0.9)
 TEXT = "abc ha b"
 FRAGMENT = "#t=0.8&k=6&q=0.9&r=7&text=abc%20ha%20b"

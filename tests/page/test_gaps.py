@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from browser import needs_chromium
+from browser import as_tensor, needs_chromium, violations
 from pages import chromium, content_of, in_page, opened, run_to_show
 from variants import BASE, TEXT, TOKENIZER, enlarged, made
 
@@ -17,9 +18,10 @@ from vitral.evaluation.masking import FilledText, filling_of
 from vitral.model import ModelConfig, Transformer
 from vitral.page.content import about_run
 from vitral.page.document import page_document, parts_of
+from vitral.page.passages import pairs
+from vitral.page.server.serving import serve
 from vitral.runs.config import Masked, Mixed
 
-AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 ENCODER: dict[str, Any] = {"shape": "encoder"}
 OBJECTIVES: dict[str, tuple[Any, dict[str, Any]]] = {
     "encoder": (Masked(), ENCODER),
@@ -62,10 +64,9 @@ SHARES = """(gap) => {
 @needs_chromium
 @pytest.mark.parametrize("kind", OBJECTIVES)
 def test_gaps_are_filled_as_by_python(kind: str, page: Opened) -> None:
-    pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     objective, parts = OBJECTIVES[kind]
     model, before = made(parts), int(kind == "mixed")
-    window = page(model, objective, "text=abc[MASK]ha b&hide=1")
+    window = page(model, objective, "text=abc[mask]ha b&hide=1")
     gaps = told(model, objective, "a[MASK]c[MASK]ha b").gaps
     for place, gap in zip((1, 3), gaps, strict=True):
         shares = {one.tokens[0]: one.probability for one in gap}
@@ -74,20 +75,26 @@ def test_gaps_are_filled_as_by_python(kind: str, page: Opened) -> None:
     hidden = next(one for one in gaps[0] if one.text == "b")
     assert f"p = {hidden.probability:.3f}" in window.locator("#figure-gaps").inner_text()
     assert window.locator("section.choice, section.sweep, .written").count() == 0
-    if AXE.exists():
-        window.evaluate(AXE.read_text(encoding="utf-8"))
-        assert window.evaluate("() => axe.run()")["violations"] == []
+    assert violations(window) == []
+    lines = window.locator("#figure-gaps .receipt, #figure-heads .receipt").all_inner_texts()
+    told_of_heads = eval(lines[1], {"run": SimpleNamespace(model=model, tokenizer=TOKENIZER), "torch": torch})
+    weights = as_tensor(window.evaluate("() => vitralPage.shown.value.values['blocks.0.attn.weights']"))
+    assert lines[0] == 'run.fill("a[MASK]c[MASK]ha b")'
+    assert torch.allclose(told_of_heads, weights[0].float(), atol=1e-4)
     button = window.get_by_role("button", name="show b again")
     button.focus()
     window.keyboard.press("Enter")
     button.wait_for(state="detached")
     assert "hide=" not in window.evaluate("() => vitralPage.written()")
+    window.locator("#figure-gaps .mark [tabindex='0']").focus()
+    for key in ("ArrowDown", "Enter"):
+        window.keyboard.press(key)
+    window.wait_for_function("() => !/mask/i.test(vitralPage.text.value) && vitralPage.written().includes('p=3')")
 
 
 @pytest.mark.merge
 @needs_chromium
 def test_each_token_is_hidden_in_its_turn(page: Opened) -> None:
-    pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     model = made(ENCODER)
     window = page(model, Masked(), "text=abc ha b")
     window.wait_for_function("() => vitralPage.shown.value?.values.rated")
@@ -101,13 +108,13 @@ def test_each_token_is_hidden_in_its_turn(page: Opened) -> None:
 @pytest.mark.merge
 @needs_chromium
 def test_labels_have_the_probabilities_of_the_head(page: Opened) -> None:
-    pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     model = made(ENCODER | {"num_labels": 3})
     window = page(model, "label", "text=abc ha b")
     expected = model(torch.from_numpy(TOKENIZER.encode("abc ha b"))[None]).softmax(-1)[0]
     found = window.evaluate("() => Array.from(vitralPage.shown.value.values.logits.data)")
     assert torch.tensor(found).softmax(-1).tolist() == pytest.approx(expected.tolist(), abs=1e-4)
     assert window.locator("#figure-labels").count() == 1
+    assert pairs(model, TOKENIZER, None) == []  # without its text the page opens on an empty field
     assert window.locator("#figure-gaps, #figure-lens, #figure-surprise, section.choice, section.sweep").count() == 0
 
 
@@ -123,7 +130,9 @@ def test_a_gap_takes_the_space_before_it_as_in_python() -> None:
     assert text == "to[MASK] or"
 
 
-def test_a_server_refuses_an_encoder_by_name() -> None:
-    for objective, served in ((Masked(), True), ("next-token", False)):
-        with pytest.raises(UsageError, match=r"^mine: vitral open"):
-            about_run(run_to_show(made(ENCODER), TOKENIZER, objective), "mine", served=served)
+def test_an_encoder_that_fills_no_gaps_is_refused_by_name_and_a_server_refuses_any(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^mine: "):
+        about_run(run_to_show(made(ENCODER), TOKENIZER), "mine")
+    (tmp_path / "config.toml").write_text('[model]\nshape = "encoder"\n')
+    with pytest.raises(UsageError, match="vitral bundle"):
+        serve([tmp_path], browser=False, announce=pytest.fail)

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 import torch
-from browser import as_tensor, needs_chromium
+from browser import as_tensor, needs_chromium, violations
 from pages import Carried, chromium, content_of, differing, expected, opened
 from variants import BASE, TEXT, TOKENIZER, enlarged
 
@@ -18,7 +18,6 @@ from vitral.page.content import PageContent
 from vitral.page.document import page_document
 
 pytestmark = [pytest.mark.merge, needs_chromium]
-pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 VALUES = """() => {
   const { ids, values } = vitralPage.shown.value;
   return { ids, values: Object.fromEntries(Object.entries(values).map(([name, { shape, data }]) =>
@@ -127,20 +126,13 @@ def test_the_page_is_used_without_a_mouse(one: Made, window: Any) -> None:
     assert window.get_by_role("dialog").count() == 0
 
 
-AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
-
-
-@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: make web")
 @pytest.mark.parametrize(("theme", "language"), [("light", "en"), ("dark", "pt")])
 def test_axe_finds_nothing(theme: str, language: str, one: Made, window: Any) -> None:
     edits = quote(json.dumps(OFF))
     opened(window, one.file, f"#c={theme}&l={language}&e={edits}&w=2&x=&g=2")
     window.locator("#figure-sweep").wait_for()
-    window.evaluate(AXE.read_text(encoding="utf-8"))
     for _ in range(2):  # then with the list of keys
-        found = window.evaluate("() => axe.run()")
-        told = [(each["id"], [node["html"][:150] for node in each["nodes"][:3]]) for each in found["violations"]]
-        assert told == []
+        assert violations(window) == []
         window.keyboard.press("?")
     window.keyboard.press("Escape")
 

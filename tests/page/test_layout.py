@@ -15,7 +15,6 @@ from vitral.model import ModelConfig, Transformer
 from vitral.page.document import page_document
 
 pytestmark = [pytest.mark.merge, needs_chromium]
-pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 SCRIPT = (Path(__file__).parent / "layout.js").read_text(encoding="utf-8")
 WIDTHS = (320, 390, 600, 768, 1024, 1280, 1400)
 TEXT = "Shall I compare thee to a summer's day? Thou art more lovely"

@@ -20,7 +20,6 @@ from vitral.page.content import PageContent
 from vitral.page.document import page_document, parts_of
 
 pytestmark = [pytest.mark.merge, needs_chromium, needs_node]
-pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 FULL, NONE = "a model", "none/seed-1"
 DIFFERENCE = {"difference": -0.5, "low": -0.6, "high": -0.4}
 RELATION = {"run": FULL, "against": NONE, "batches": "same", "changed": ["model.attention"], "difference": DIFFERENCE}

@@ -9,9 +9,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from browser import CHROMIUM, needs_chromium
+from browser import needs_chromium
 from foreign import run_of
-from pages import SECRET, free_port, serving
+from pages import SECRET, chromium, free_port, serving
 from tokenizers import Tokenizer as Engine
 from tokenizers import models, normalizers, pre_tokenizers
 from variants import TOKENIZER, made
@@ -23,7 +23,6 @@ from vitral.data import file_tokenizer
 
 TEXT = "abc ha b"
 pytestmark = [pytest.mark.merge, needs_chromium]
-pytest.importorskip("playwright")
 
 
 @pytest.fixture(scope="module")
@@ -57,30 +56,19 @@ def several(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
         yield told, folder / "mine", folder / "words"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield launched
-        launched.close()
-
-
 @pytest.fixture
-def windows(browser: Any) -> Iterator[Callable[[], object]]:
+def windows() -> Iterator[Callable[[], object]]:
     """Opens windows of a browser that remembers nothing of other tests."""
-    context = browser.new_context()
-    context.set_default_timeout(120_000)
+    with chromium(offline=False) as first:
+        first.context.set_default_timeout(120_000)
 
-    def opened() -> object:
-        page: Any = context.new_page()
-        page.requests = []
-        page.on("request", lambda request: page.requests.append(request.url))
-        return page
+        def opened() -> object:
+            page: Any = first.context.new_page()
+            page.requests = []
+            page.on("request", lambda request: page.requests.append(request.url))
+            return page
 
-    yield opened
-    context.close()
+        yield opened
 
 
 def write(page: Any, text: str) -> None:

@@ -18,7 +18,6 @@ from vitral.page.document import page_document
 from vitral.page.tour import stops_of
 
 pytestmark = [pytest.mark.merge, needs_chromium]
-pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 SIZE = {"width": 1400, "height": 900}
 OFF = [{"at": f"blocks.{block}.attn.out", "do": "zero"} for block in (0, 1)]
 

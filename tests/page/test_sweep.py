@@ -14,7 +14,6 @@ from vitral.inspection.sweep import sweep_places
 from vitral.page.document import page_document
 
 pytestmark = [pytest.mark.merge, needs_chromium]
-pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 OTHER = "abch\nba "
 PAIR = ".".join(map(str, TOKENIZER.encode("ba")))
 

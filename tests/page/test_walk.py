@@ -26,7 +26,6 @@ from vitral.runs import LoadedRun
 from vitral.runs.config import Masked, Mixed
 
 pytestmark = [pytest.mark.merge, needs_chromium]
-pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 ASKED = dict(each.split("=") for each in os.environ.get("VITRAL_WALK", "").split())
 SEEDS, ACTS, EVERY = (int(ASKED.get(name, default)) for name, default in (("seeds", 1), ("acts", 100), ("every", 5)))
 SCRIPT = (Path(__file__).parent / "walk.js").read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ def panel(num_rows: int, num_columns: int, cell: Cell, label: str = "", *, posit
         return Arithmetic(Name("n", f"{row},{column}"), stages, entry(row, column))
 
     rows, columns = (
-        tuple(f"{letter}{place}" for place in range(n)) for letter, n in (("r", num_rows), ("c", num_columns))
+        tuple(f"{letter}{index}" for index in range(n)) for letter, n in (("r", num_rows), ("c", num_columns))
     )
     return Panel(label, matrix, rows, columns, positions, cell, working)
 
@@ -42,7 +42,7 @@ def step(*panels: Panel, name: str = "scores", is_share: bool = False) -> Step:
 
 def walkthrough(*panels: Panel, language: str = "en") -> Walkthrough:
     """One chapter with a step for each panel, and one with all of them as heads."""
-    singles = tuple(step(each, name=f"step{place}") for place, each in enumerate(panels))
+    singles = tuple(step(each, name=f"step{index}") for index, each in enumerate(panels))
     return Walkthrough("A title", ("An intro.",), (Chapter("One", singles), Chapter("Two", (step(*panels),))), language)
 
 
@@ -61,7 +61,7 @@ CASES = {
 
 def nasty(language: str = "en") -> Walkthrough:
     """A walkthrough of texts that would like to be obeyed, wide and long."""
-    labels = tuple(f"{place} {NASTY[place % len(NASTY) :]}" for place in range(3))
+    labels = tuple(f"{row} {NASTY[row % len(NASTY) :]}" for row in range(3))
     odd = Panel(NASTY, ((0.1, -math.inf, 1 / 3),) * 3, labels, labels, True, (2, 2), CASES["small"].working)
 
     def softmax(row: int, column: int) -> Arithmetic:

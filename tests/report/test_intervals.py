@@ -16,12 +16,12 @@ ROWS = [
     Row("post-norm", "pre-norm", 2.7, 1.1, 4.3, (2.1, 2.6, 3.4), "worse", "worse"),
     Row("RMSNorm", "pre-norm", -0.2, -0.8, 0.4, (-0.5, 0.1), "equivalent", "equivalent"),
     Row("no warm-up", "post-norm", -4.8, -9.0, -0.6, (-5.0, -4.6), "better", "better"),
-    Row("no residual", "pre-norm", word="fails", told="fails", clipped="6 of 6 seeds: 3.264"),
+    Row("no residual", "pre-norm", word="fails", verdict="fails", clipped="6 of 6 seeds: 3.264"),
 ]
 
 
-def drawn(rows=ROWS, **told) -> Figure:
-    return interval_plot(rows, "difference (%)", **told)
+def drawn(rows=ROWS, **options) -> Figure:
+    return interval_plot(rows, "difference (%)", **options)
 
 
 def words(figure: Figure) -> str:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vitral.report.lines import spread
 
-places = st.lists(st.floats(-5, 15), min_size=1, max_size=7)
+positions = st.lists(st.floats(-5, 15), min_size=1, max_size=7)
 
 
 def gaps(centres: list[float], sizes: list[float]) -> list[float]:
@@ -17,7 +17,7 @@ def gaps(centres: list[float], sizes: list[float]) -> list[float]:
     return [centres[b] - centres[a] - (sizes[a] + sizes[b]) / 2 for a, b in itertools.pairwise(order)]
 
 
-@given(places, st.randoms())
+@given(positions, st.randoms())
 def test_no_two_labels_overlap_and_order_is_kept(wanted: list[float], random) -> None:
     sizes = [random.uniform(0.1, 1.4) for _ in wanted]
     centres = spread(wanted, sizes, 0.0, 10.0)

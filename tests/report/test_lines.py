@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vitral.core.errors import UsageError
-from vitral.report.lines import MOST_LINES, Axis, Line, left_out, line_plot
+from vitral.report.lines import Axis, Line, line_plot
 from vitral.report.style import drawn_bytes
 
 X, Y = Axis("d_k"), Axis("variance")
@@ -24,10 +24,3 @@ def test_a_logarithmic_axis_leaves_out_what_it_cannot_show_and_nothing_at_all_is
     assert np.asarray(figure.axes[0].lines[0].get_xydata()).tolist() == [[1.0, 1.0], [3.0, 5.0]]
     with pytest.raises(UsageError, match="no line has a finite value"):
         line_plot([Line("a", [1], [None])], X, Y)
-
-
-def test_lines_beyond_those_that_can_be_told_apart_are_named() -> None:
-    labels = list("abcdefgh")
-    assert len(labels) == MOST_LINES
-    assert left_out(labels) == ""
-    assert left_out([*labels, "one more"]) == " Only the first 8 are drawn; not drawn: one more."

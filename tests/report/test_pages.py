@@ -185,8 +185,3 @@ def test_markdown_escapes(plain: str, written: str) -> None:
 def test_a_fence_is_longer_than_any_in_the_text() -> None:
     assert fence("a ```` b").startswith("`````text\n")
     assert fence("a\n") == "```text\na\n```"
-
-
-def test_table_cells_cannot_break_the_table() -> None:
-    text = markdown("t", [Table("c", ("a", "b"), (("x | y", "line\nbreak"),))])
-    assert r"| x \| y | line break |" in text

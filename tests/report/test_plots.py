@@ -6,7 +6,6 @@ import matplotlib
 import pytest
 from matplotlib.figure import Figure
 
-from vitral.core.errors import UsageError
 from vitral.report.lines import Line, loss_plot
 from vitral.report.maps import attention_maps
 from vitral.report.style import drawn_bytes
@@ -57,15 +56,6 @@ def test_early_values_leave_the_frame_and_the_figure_says_so() -> None:
     assert "begins at 9.00" in words(figure)
 
 
-def test_a_curve_without_a_finite_value_is_left_out_and_none_at_all_refused() -> None:
-    nan = float("nan")
-    kept = loss_plot([Line("good", [1, 2, 3], [3.0, nan, 2.0]), Line("bad", [1], [nan])])
-    assert "good" in words(kept)
-    assert "bad" not in words(kept)
-    with pytest.raises(UsageError, match="nothing to draw"):
-        loss_plot([Line("bad", [1], [nan])])
-
-
 def test_maps_write_small_matrices_out_and_keep_dollar_signs() -> None:
     text = words(maps())
     for part in ("0.75", "head 1", "$x_1$", "query", "key"):
@@ -77,7 +67,7 @@ def test_a_map_prints_each_weight_in_the_column_of_its_key_and_the_row_of_its_qu
     axes = maps().axes[0]
     printed = {text.get_position(): float(text.get_text()) for text in axes.texts}
     cells = {(source, time): weight for time, row in enumerate(WEIGHTS[0]) for source, weight in enumerate(row)}
-    assert printed == {place: weight for place, weight in cells.items() if weight > 0}
+    assert printed == {cell: weight for cell, weight in cells.items() if weight > 0}
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,9 @@ def test_the_page_begins_with_the_text_of_the_best_checkpoint(
     assert captions(run) == ["after step 6, the best checkpoint", "after step 9, the last step"]
     page = unescape(write_run_report(run.path).read_text(encoding="utf-8"))
     texts = {event["step"]: event["text"] for event in run.metrics("sample")}
-    places = [page.index(texts[step].strip("\n").splitlines()[0]) for step in (6, 9, 3)]
-    assert places == sorted(places)
-    assert places[0] < page.index("<svg")
+    positions = [page.index(texts[step].strip("\n").splitlines()[0]) for step in (6, 9, 3)]
+    assert positions == sorted(positions)
+    assert positions[0] < page.index("<svg")
     assert "Earlier texts" in page
     said = re.findall(r"\d\.\d{3}", page.split('class="callout"')[1].split("</p>")[0])
     assert [said[0], said[-1]] == ["2.125", "2.375"]  # the test losses of the best checkpoint and of the last step

@@ -66,9 +66,9 @@ class Tables(HTMLParser):
             self.grids[-1][-1][-1] += data
 
 
-def in_text(told: Walkthrough) -> list[Grid]:
+def in_text(walk: Walkthrough) -> list[Grid]:
     grids = []
-    for block in to_text(told, digits=DIGITS).split("\n\n"):
+    for block in to_text(walk, digits=DIGITS).split("\n\n"):
         lines = block.removeprefix("   head 1\n").splitlines()
         if re.match(r" +(c\d|…)", lines[0]):
             headings, *rows = [re.split(r"  +", line.strip()) for line in lines]
@@ -76,22 +76,22 @@ def in_text(told: Walkthrough) -> list[Grid]:
     return grids
 
 
-def in_markdown(told: Walkthrough) -> list[Grid]:
-    blocks = [block.splitlines() for block in to_markdown(told, digits=DIGITS).split("\n\n") if block.startswith("|")]
+def in_markdown(walk: Walkthrough) -> list[Grid]:
+    blocks = [block.splitlines() for block in to_markdown(walk, digits=DIGITS).split("\n\n") if block.startswith("|")]
     return [
         [[cell.strip().replace("\\", "") for cell in line.strip("|").split("|")] for line in [block[0], *block[2:]]]
         for block in blocks
     ]
 
 
-def in_page(told: Walkthrough) -> list[Grid]:
+def in_page(walk: Walkthrough) -> list[Grid]:
     reader = Tables()
-    reader.feed(to_page(told, digits=DIGITS))
+    reader.feed(to_page(walk, digits=DIGITS))
     return reader.grids
 
 
-def in_latex(told: Walkthrough) -> list[Grid]:
-    arrays = re.findall(r"\\begin\{array\}\{[l|r]+\}(.*?)\\end\{array\}", to_latex(told, digits=DIGITS), re.DOTALL)
+def in_latex(walk: Walkthrough) -> list[Grid]:
+    arrays = re.findall(r"\\begin\{array\}\{[l|r]+\}(.*?)\\end\{array\}", to_latex(walk, digits=DIGITS), re.DOTALL)
 
     def plain(cell: str) -> str:
         cell = cell.strip().replace(r"\cdots", "…").replace(r"\ldots{}", "…").replace("-", "−")
@@ -123,9 +123,9 @@ def check(grid: Grid, whole: Panel) -> None:
             if label.startswith("…") or column.startswith("…"):
                 assert cell == "…"
                 continue
-            place = whole.row_labels.index(label), whole.column_labels.index(column)
-            assert cell.strip("[]") == number(whole.matrix[place[0]][place[1]], DIGITS)
-            marked += [place] if cell.startswith("[") else []
+            position = whole.row_labels.index(label), whole.column_labels.index(column)
+            assert cell.strip("[]") == number(whole.matrix[position[0]][position[1]], DIGITS)
+            marked += [position] if cell.startswith("[") else []
     assert marked == [whole.cell]
 
 
@@ -143,7 +143,7 @@ def test_every_number_shown_is_the_walkthroughs_and_every_other_is_counted(
 
 def test_a_long_text_shows_its_end_and_what_is_worked_out() -> None:
     (grid, *_) = in_text(walkthrough(CASES["far"]))
-    last = [f"{{}}{place}" for place in range(31 - LAST_POSITIONS, 31)]
+    last = [f"{{}}{position}" for position in range(31 - LAST_POSITIONS, 31)]
     assert grid[0] == ["", "… 2 more", "c2", "… 20 more", *(label.format("c") for label in last)]
     assert [line[0] for line in grid[1:]] == ["… 23 more", *(label.format("r") for label in last)]
 
@@ -152,7 +152,7 @@ def test_one_alone_is_shown_since_a_gap_takes_as_much_room() -> None:
     (grid, *_) = in_text(walkthrough(CASES["next to the gap"]))
     assert grid[0][:4] == ["", "… 10 more", "c10", "c11"]
     (grid, *_) = in_text(walkthrough(CASES["features"]))
-    assert grid[0] == ["", *(f"c{place}" for place in range(MOST_FEATURES + 1))]
+    assert grid[0] == ["", *(f"c{position}" for position in range(MOST_FEATURES + 1))]
 
 
 @pytest.mark.parametrize("write", [to_text, to_markdown, to_page, to_latex])
@@ -175,9 +175,9 @@ def test_the_text_stands_in_columns_and_its_equals_signs_below_one_another() -> 
     assert not [line for line in written.splitlines() if line != line.rstrip()]
     table = next(block for block in written.split("\n\n") if block.lstrip().startswith("… 2 more"))
     assert len({len(line) for line in table.splitlines()}) == 1
-    told = re.search(r"^( +)n\[30,2\] (=) a\[30\]·b\[2\]\n +(=) 1 \+ 30\.021\n +(=) 30\.021$", written, re.MULTILINE)
-    assert told
-    starts = {told.start(group) - written.rindex("\n", 0, told.start(group)) for group in (2, 3, 4)}
+    match = re.search(r"^( +)n\[30,2\] (=) a\[30\]·b\[2\]\n +(=) 1 \+ 30\.021\n +(=) 30\.021$", written, re.MULTILINE)
+    assert match
+    starts = {match.start(group) - written.rindex("\n", 0, match.start(group)) for group in (2, 3, 4)}
     assert len(starts) == 1
 
 
@@ -192,22 +192,22 @@ def test_wide_and_hidden_characters_do_not_shift_the_table() -> None:
 @pytest.mark.parametrize("digits", [0, 1, 5])
 def test_digits_are_those_asked_for(digits: int) -> None:
     third = Panel("", ((1 / 3, -2 / 3),), ("a",), ("c", "d"), False, (0, 1), panel(1, 2, (0, 0)).working)
-    told = walkthrough(third)
+    walk = walkthrough(third)
     for write in (to_text, to_markdown, to_page):
-        assert number(1 / 3, digits) in write(told, digits=digits)
-        assert number(-2 / 3, digits) in write(told, digits=digits)
-        assert not re.search(rf"[ >]{number(1 / 3, digits + 1)}[ <]", write(told, digits=digits))
+        assert number(1 / 3, digits) in write(walk, digits=digits)
+        assert number(-2 / 3, digits) in write(walk, digits=digits)
+        assert not re.search(rf"[ >]{number(1 / 3, digits + 1)}[ <]", write(walk, digits=digits))
 
 
 def test_the_page_tells_every_shown_cell_of_every_panel() -> None:
     say = phrases("en")
-    told = walkthrough(CASES["both"])
-    details = [section for section in to_sections(told) if isinstance(section, Details)]
-    assert len(details) == len(told.steps)
+    walk = walkthrough(CASES["both"])
+    details = [section for section in to_sections(walk) if isinstance(section, Details)]
+    assert len(details) == len(walk.steps)
     (table,) = [section for section in details[0].sections if isinstance(section, CellTable)]
-    whole, page = CASES["both"], to_page(told, digits=DIGITS)
+    whole, page = CASES["both"], to_page(walk, digits=DIGITS)
     stored = {each for table in stores(page) for each in table["told"].values()}
-    told_cells = 0
+    written_cells = 0
     for (label, *_), workings in zip(table.rows, table.workings, strict=True):
         for column, working in zip(table.columns[1:], workings, strict=True):
             if label.startswith("…") or column.startswith("…"):
@@ -218,22 +218,22 @@ def test_the_page_tells_every_shown_cell_of_every_panel() -> None:
             assert working is not None
             assert working.mathml == written
             assert written in stored
-            told_cells += 1
+            written_cells += 1
     # Row 1, row 0 alone before it, and the last ones; column 36 and the first ones.
-    assert told_cells == (2 + LAST_POSITIONS) * (1 + MOST_FEATURES)
-    assert page.count("<details open") == len(told.steps)
+    assert written_cells == (2 + LAST_POSITIONS) * (1 + MOST_FEATURES)
+    assert page.count("<details open") == len(walk.steps)
 
 
 def test_plain_data_holds_everything_and_goes_through_json() -> None:
     infinite = Panel(
         "h", ((1 / 3, -math.inf), (math.inf, 2.0)), ("a", "b"), ("c", "d"), True, (0, 0), CASES["small"].working
     )
-    told = walkthrough(CASES["both"], infinite)
-    plain = to_plain(told, digits=DIGITS)
+    walk = walkthrough(CASES["both"], infinite)
+    plain = to_plain(walk, digits=DIGITS)
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert (plain["title"], plain["intro"], plain["language"]) == ("A title", ["An intro."], "en")
     say = phrases("en")
-    for chapter, made in zip(told.chapters, plain["chapters"], strict=True):
+    for chapter, made in zip(walk.chapters, plain["chapters"], strict=True):
         assert made["title"] == chapter.title
         for each, data in zip(chapter.steps, made["steps"], strict=True):
             assert [data[key] for key in ("name", "title", "shapes", "sentence")] == [
@@ -258,11 +258,11 @@ def test_plain_data_holds_everything_and_goes_through_json() -> None:
 
 
 def test_every_form_has_the_steps_in_their_order() -> None:
-    told = walkthrough(CASES["small"], CASES["one"])
+    walk = walkthrough(CASES["small"], CASES["one"])
     for write in (to_text, to_markdown, to_page, to_latex):
-        written = write(told).replace("\\.", ".")
-        places = [written.index(each.title) for each in told.steps]
-        assert places == sorted(places)
+        written = write(walk).replace("\\.", ".")
+        positions = [written.index(each.title) for each in walk.steps]
+        assert positions == sorted(positions)
 
 
 def test_no_text_is_obeyed() -> None:
@@ -282,8 +282,8 @@ def test_no_text_is_obeyed() -> None:
 def test_pdflatex_sets_it(tmp_path: Path) -> None:
     letters = "".join(chr(point) for point in range(0x20, 0x500)) + "∑√ℝ→⟨⟩—–“”‘’…€🙂中ﬁ\u200b\u0301"
     every = Walkthrough("All", (letters,), (Chapter(letters, walkthrough(CASES["both"]).steps),))
-    for name, told in {"nasty": nasty("pt"), "every": every, "heads": walkthrough(*CASES.values())}.items():
-        (tmp_path / f"{name}.tex").write_text(to_latex(told), encoding="utf-8", newline="\n")
+    for name, walk in {"nasty": nasty("pt"), "every": every, "heads": walkthrough(*CASES.values())}.items():
+        (tmp_path / f"{name}.tex").write_text(to_latex(walk), encoding="utf-8", newline="\n")
         command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", f"{name}.tex"]
         made = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=False)
         log = made.stdout.decode("utf-8", "replace")
@@ -320,7 +320,7 @@ def test_every_number_is_named_on_the_page_by_its_place_in_the_whole_table() -> 
 
 def long_sum(count: int) -> Panel:
     """One cell that is a sum of so many terms."""
-    terms = Sum(tuple(Number(float(place)) for place in range(1, count + 1)))
+    terms = Sum(tuple(Number(float(position)) for position in range(1, count + 1)))
     total = sum(range(1, count + 1))
     return Panel(
         "", ((float(total),),), ("a",), ("b",), False, (0, 0), lambda *_: Arithmetic(Name("s"), (terms,), total)
@@ -328,12 +328,12 @@ def long_sum(count: int) -> Panel:
 
 
 def test_all_terms_of_a_long_sum_can_be_seen() -> None:
-    told = walkthrough(long_sum(40))
-    every = " + ".join(str(place) for place in range(1, 41))
-    assert every not in to_text(told)
+    walk = walkthrough(long_sum(40))
+    every = " + ".join(str(position) for position in range(1, 41))
+    assert every not in to_text(walk)
     for write in (to_text, to_markdown):
-        assert every in write(told, whole=True)
-    (stored, _) = stores(to_page(told))
+        assert every in write(walk, whole=True)
+    (stored, _) = stores(to_page(walk))
     shown = re.sub("<[^>]+>", "", stored["terms"]["0,0"])
     assert every.replace(" ", "") in shown
     assert every.replace(" ", "") not in re.sub("<[^>]+>", "", stored["told"]["0,0"])
@@ -345,19 +345,19 @@ def test_nothing_is_left_out_where_everything_is_asked_for(case: str, write: Cal
     written = write(walkthrough(CASES[case]), whole=True)
     assert not re.search(r"… \d|ldots\{\} \d|left out", written)
     whole = CASES[case]
-    for place in (0, len(whole.column_labels) // 2, len(whole.column_labels) - 1):
-        assert number(whole.matrix[0][place], DIGITS).replace("−", "-") in written.replace("−", "-")
+    for position in (0, len(whole.column_labels) // 2, len(whole.column_labels) - 1):
+        assert number(whole.matrix[0][position], DIGITS).replace("−", "-") in written.replace("−", "-")
 
 
 def test_further_worked_cells_are_shown_and_marked_in_every_form() -> None:
-    told = walkthrough(replace(CASES["far"], also=((3, 7),)))
+    walk = walkthrough(replace(CASES["far"], also=((3, 7),)))
     for write in (to_text, to_markdown, to_latex):
-        written = write(told).replace("\\", "")
+        written = write(walk).replace("\\", "")
         assert written.count("n[3,7]") + written.count("n_{3,7}") == 2
-    page = to_page(told)
+    page = to_page(walk)
     assert page.count('class=" also"') == 2
     assert page.count("beside-told") >= 2
-    (step, _) = (each for chapter in to_plain(told)["chapters"] for each in chapter["steps"])
+    (step, _) = (each for chapter in to_plain(walk)["chapters"] for each in chapter["steps"])
     assert step["panels"][0]["also"][0]["cell"] == [3, 7]
 
 
@@ -375,8 +375,8 @@ def test_formulas_in_markdown_are_mathematics_without_a_plain_copy() -> None:
 
 def test_a_page_of_many_large_tables_stays_small_and_says_what_it_leaves_out() -> None:
     large = panel(120, 120, (60, 60))
-    told = walkthrough(*(large for _ in range(30)))
-    page = to_page(told)
+    walk = walkthrough(*(large for _ in range(30)))
+    page = to_page(walk)
     assert len(page.encode()) < 2_000_000
     assert "--format json" in page
     assert "--format json" not in to_page(walkthrough(panel(60, 60, (30, 30))))

@@ -17,12 +17,12 @@ HERE = {**describe_environment(), "processor": "A", "accelerator": "G", "cuda": 
 
 def changed(key: str, value: Any) -> dict[str, Any]:
     """The environment with another value; None takes it away."""
-    found = copy.deepcopy(HERE)
-    inner = found["packages"] if key in found["packages"] else found
+    environment = copy.deepcopy(HERE)
+    inner = environment["packages"] if key in environment["packages"] else environment
     inner[key] = value
     if value is None:
         del inner[key]
-    return found
+    return environment
 
 
 @pytest.mark.parametrize("key", COMPARED)

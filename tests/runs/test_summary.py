@@ -59,23 +59,23 @@ def content(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 def test_the_numbers_are_those_of_the_sealed_files(run: Path, text: Path) -> None:
     before = content(run)
-    found, sealed = summarize_run(run), enter(run, lambda line: None)
+    result, sealed = summarize_run(run), enter(run, lambda line: None)
     assert content(run) == before
     evaluations = RunFolder(run).metrics("evaluation")
     best = min(evaluations, key=lambda event: event["validation_loss"])
-    assert (found.state, found.why, found.format, found.run) == ("finished", "", 2, sealed.identity.run)
-    assert (found.text, found.tokenizer, found.vocab_size) == (text.name, "char", sealed.tokenizer.vocab_size)
-    assert (found.layers, found.width, found.context, found.seed) == (1, 6, 8, 1)
-    assert found.parameters == count_parameters(sealed.config.model, sealed.tokenizer.vocab_size)
-    assert (found.step, found.steps, found.best_step) == (9, 9, best["step"])
-    assert (found.validation_loss, found.test_loss) == (best["validation_loss"], best["test_loss"])
+    assert (result.state, result.why, result.format, result.run) == ("finished", "", 2, sealed.identity.run)
+    assert (result.text, result.tokenizer, result.vocab_size) == (text.name, "char", sealed.tokenizer.vocab_size)
+    assert (result.layers, result.width, result.context, result.seed) == (1, 6, 8, 1)
+    assert result.parameters == count_parameters(sealed.config.model, sealed.tokenizer.vocab_size)
+    assert (result.step, result.steps, result.best_step) == (9, 9, best["step"])
+    assert (result.validation_loss, result.test_loss) == (best["validation_loss"], best["test_loss"])
     assert sealed.ngrams() is not None
-    assert found.baselines is None  # parts of five words repeat each other, so that nothing can be compared
+    assert result.baselines is None  # parts of five words repeat each other, so that nothing can be compared
     assert sealed.document("corpus")["problems"]
-    assert [step for step, *_losses in found.curve] == [3, 6, 9]
+    assert [step for step, *_losses in result.curve] == [3, 6, 9]
     end = RunFolder(run).metrics("end")[-1]
-    assert (found.seconds, found.when) == (end["seconds"], end["stepped"])
-    assert json.loads(json.dumps(found.plain()))["test_loss"] == found.test_loss
+    assert (result.seconds, result.when) == (end["seconds"], end["stepped"])
+    assert json.loads(json.dumps(result.plain()))["test_loss"] == result.test_loss
 
 
 def test_a_run_that_is_written_to_is_running(run: Path) -> None:
@@ -91,17 +91,17 @@ def test_a_run_that_is_written_to_is_running(run: Path) -> None:
 def test_a_stopped_run_says_how_far_it_came(tmp_path: Path, text: Path) -> None:
     with pytest.raises(KeyError):
         trained(tmp_path / "run", text, at(fail, "step", 5))
-    found = summarize_run(tmp_path / "run")
-    assert (found.state, found.step, found.steps, found.best_step) == ("stopped", 5, 9, 3)
-    assert [step for step, *_losses in found.curve] == [3]
+    result = summarize_run(tmp_path / "run")
+    assert (result.state, result.step, result.steps, result.best_step) == ("stopped", 5, 9, 3)
+    assert [step for step, *_losses in result.curve] == [3]
 
 
 def test_a_run_whose_loss_was_not_finite_says_why(tmp_path: Path, text: Path) -> None:
     with pytest.raises(TrainingStopped):
         trained(tmp_path / "run", text, training={"optimizer": {"learning_rate": 1e30}})
-    found = summarize_run(tmp_path / "run")
-    assert found.state == "stopped"
-    assert "stopped before step" in found.why
+    result = summarize_run(tmp_path / "run")
+    assert result.state == "stopped"
+    assert "stopped before step" in result.why
 
 
 def newest(run: Path) -> Path:
@@ -127,20 +127,20 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("why", DAMAGES)
 def test_whatever_is_damaged_is_one_line(why: str, run: Path) -> None:
     DAMAGES[why](run)
-    found = runs_below(run.parent).runs
-    assert [(one.name, one.state) for one in found] == [("run", "damaged")]
-    assert why in found[0].why
-    assert "\n" not in found[0].why
-    assert str(run) not in found[0].why
+    result = runs_below(run.parent).runs
+    assert [(one.name, one.state) for one in result] == [("run", "damaged")]
+    assert why in result[0].why
+    assert "\n" not in result[0].why
+    assert str(run) not in result[0].why
 
 
 def test_the_reason_is_data_in_english_and_told_in_the_readers_language(run: Path) -> None:
     cut(run / "metrics.jsonl")
     with in_language("pt"):
-        found = list_runs(run.parent)
-        assert found.runs[0].why.startswith("metrics.jsonl: 20 bytes of its ")
-        assert "metrics.jsonl: " in str(found)
-        assert "are missing" not in str(found)
+        result = list_runs(run.parent)
+        assert result.runs[0].why.startswith("metrics.jsonl: 20 bytes of its ")
+        assert "metrics.jsonl: " in str(result)
+        assert "are missing" not in str(result)
 
 
 def test_nested_runs_are_found_and_nothing_inside_a_run(kept: Path, tmp_path: Path) -> None:
@@ -150,10 +150,10 @@ def test_nested_runs_are_found_and_nothing_inside_a_run(kept: Path, tmp_path: Pa
     shutil.copytree(kept, tmp_path / ".hidden")
     (tmp_path / "notes").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "a")
-    found = runs_below(tmp_path)
-    assert [run.name for run in found.runs] == ["a", "study/arms/full/seed-1"]
-    assert len(found.notes) == 1
-    assert "link" in found.notes[0]
+    result = runs_below(tmp_path)
+    assert [run.name for run in result.runs] == ["a", "study/arms/full/seed-1"]
+    assert len(result.notes) == 1
+    assert "link" in result.notes[0]
     assert [run.name for run in runs_below(tmp_path / "a").runs] == ["a"]
 
 
@@ -194,12 +194,12 @@ def test_runs_are_listed_without_pytorch(kept: Path, tmp_path: Path) -> None:
 
 
 def test_a_list_has_a_page_a_table_and_data(kept: Path, tmp_path: Path) -> None:
-    found = list_runs(kept.parent)
-    page = found.write(tmp_path / "out").read_text(encoding="utf-8")
+    result = list_runs(kept.parent)
+    page = result.write(tmp_path / "out").read_text(encoding="utf-8")
     assert page.count("<svg") == 1
     assert 'class="sortable"' in page
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         *("runs.html", "runs.csv", "runs.md", "runs.tex", "runs.json", "figures")
     }
-    assert json.loads((tmp_path / "out" / "runs.json").read_text(encoding="utf-8")) == found.plain()
-    assert "sandbox" in found._repr_html_()
+    assert json.loads((tmp_path / "out" / "runs.json").read_text(encoding="utf-8")) == result.plain()
+    assert "sandbox" in result._repr_html_()

@@ -17,19 +17,19 @@ FLOOR = {"right": 0.99, "exact": 0.99, "prefix": 0.8}
 
 @pytest.mark.parametrize("name", zoo_names())
 def test_a_run_of_the_zoo_is_whole_small_and_made_by_its_recipe(name):
-    found = verify(located(f"zoo:{name}"), deep=True)
-    assert not found.findings
-    assert is_made_by(recipe(name)["run"], found.config)
+    result = verify(located(f"zoo:{name}"), deep=True)
+    assert not result.findings
+    assert is_made_by(recipe(name)["run"], result.config)
     assert written()[name]["bytes"] <= MOST
 
 
 @pytest.mark.parametrize("name", zoo_names())
 def test_its_numbers_are_those_of_its_weights(name):
     run = vitral.load(f"zoo:{name}")
-    found = numbers(run)
-    assert found == pytest.approx(written()[name], abs=1e-3)
-    assert all(found[key] >= least for key, least in FLOOR.items() if key in found)
-    assert name.endswith("no-attention") or found.get("loss", 0) < found.get("table", 1)
+    result = numbers(run)
+    assert result == pytest.approx(written()[name], abs=1e-3)
+    assert all(result[key] >= least for key, least in FLOOR.items() if key in result)
+    assert name.endswith("no-attention") or result.get("loss", 0) < result.get("table", 1)
 
 
 def test_it_is_read_wherever_a_run_is_and_never_written():

@@ -95,7 +95,7 @@ class Log:
         """Stop at the event of this kind, run number and step, if one is given."""
         self.stop_at = stop_at
         self.runs: list[tuple[str, int, str]] = []
-        self.told: dict[str, list[Any]] = {"note": [], "probe": [], "step": []}
+        self.events: dict[str, list[Any]] = {"note": [], "probe": [], "step": []}
 
     @property
     def states(self) -> set[str]:
@@ -107,8 +107,8 @@ class Log:
         kind = event["event"]
         if kind == "run":
             self.runs.append((event["arm"], event["seed"], event["state"]))
-        if kind in self.told:
-            self.told[kind].append(event[{"note": "text", "probe": "subject", "step": "step"}[kind]])
+        if kind in self.events:
+            self.events[kind].append(event[{"note": "text", "probe": "subject", "step": "step"}[kind]])
         if (kind, event.get("run"), event.get("step")) == self.stop_at:
             raise KeyboardInterrupt
 

@@ -91,7 +91,6 @@ def test_the_same_call_finds_the_runs_and_another_run_in_its_place_is_refused(
 def test_what_cannot_be_compared_or_begun_is_refused(tiny: RunConfig, outside: Path, tmp_path: Path) -> None:
     ours, theirs = {"name": "ours", "title": "o"}, {"name": "theirs", "title": "t", "run": str(outside)}
     bad: list[tuple[list[dict[str, Any]], str]] = [
-        ([ours | {"run": str(outside)}, theirs], "is the base"),
         ([ours, theirs | {"init_from": "ours"}], "init_from or run"),
         ([ours, theirs, theirs | {"name": "again"}], "same configuration"),
         ([ours, theirs | {"changes": {"model": {"d_model": 32}}}], "another model"),

@@ -44,10 +44,10 @@ def test_a_run_begins_from_the_last_weights_of_the_same_seed_and_records_them(re
     for seed in (1, 2):
         parent = load_run(run_path(result.folder, "first", seed), "last")
         for arm in ("then", "only"):
-            found = sealed(result, arm, seed).identity.parent
-            assert found is not None
-            assert (found.run, found.step) == (parent.sealed.identity.run, parent.step)
-            assert found.manifest == parent.checkpoint.manifest
+            measured = sealed(result, arm, seed).identity.parent
+            assert measured is not None
+            assert (measured.run, measured.step) == (parent.sealed.identity.run, parent.step)
+            assert measured.manifest == parent.checkpoint.manifest
     assert sealed(result, "base").identity.parent is None
     assert result.arm("only").losses != result.arm("base").losses
 
@@ -81,9 +81,9 @@ def test_a_parent_without_a_result_leaves_its_children_without_one(base, tmp_pat
     wild = {"training": {"optimizer": {"name": "adamw", "learning_rate": 1e30}}}
     arms = [ARMS[0], ARMS[1] | {"changes": wild}, ARMS[2]]
     study = Study.parse(PLAIN | {"arms": arms})
-    found = run_study(study, base, tmp_path / "wild", seeds=[1])
-    assert found.arm("first").losses == found.arm("then").losses == {}
-    (run,) = found.arm("then").runs
+    measured = run_study(study, base, tmp_path / "wild", seeds=[1])
+    assert measured.arm("first").losses == measured.arm("then").losses == {}
+    (run,) = measured.arm("then").runs
     assert run.stopped is not None
     assert "which has no result" in run.stopped
     assert not run.path.exists()
@@ -124,8 +124,8 @@ def test_trials_begin_from_the_trial_that_was_chosen(base, tmp_path) -> None:
         {"name": "also", "title": "also", "init_from": "aside"} | tune,
     ]
     study = Study.parse(PLAIN | {"arms": arms})
-    found = run_study(study, base, tmp_path / "tuned", seeds=[1])
-    tuned = {one.arm: one for one in found.tuning}
+    measured = run_study(study, base, tmp_path / "tuned", seeds=[1])
+    tuned = {one.arm: one for one in measured.tuning}
     assert set(tuned) == {"first", "then", "also"}
 
     def identity(path):
@@ -135,7 +135,7 @@ def test_trials_begin_from_the_trial_that_was_chosen(base, tmp_path) -> None:
         parent = identity(path).parent
         return None if parent is None else parent.run
 
-    tuning = found.folder / "tuning"
+    tuning = measured.folder / "tuning"
     for seed in TUNING_SEEDS:
         trial = lambda arm, factor, seed=seed: tuning / f"{arm}/x{factor:g}-seed-{seed}"  # noqa: E731
         best = identity(trial("first", tuned["first"].chosen)).run
@@ -143,7 +143,7 @@ def test_trials_begin_from_the_trial_that_was_chosen(base, tmp_path) -> None:
         aside = identity(trial("aside", 1)).run
         assert {parent_of(trial("also", one.factor)) for one in tuned["also"].trials} == {aside}
     # The seeds' runs begin from their own parents, with the values chosen.
-    assert parent_of(run_path(found.folder, "then", 1)) == sealed(found, "first").identity.run
-    chosen = sealed(found, "then").config.training.optimizer.learning_rate
+    assert parent_of(run_path(measured.folder, "then", 1)) == sealed(measured, "first").identity.run
+    chosen = sealed(measured, "then").config.training.optimizer.learning_rate
     assert chosen == pytest.approx(0.01 * tuned["then"].chosen)
-    assert run_study(study, base, found.folder, seeds=[1]) == found
+    assert run_study(study, base, measured.folder, seeds=[1]) == measured

@@ -58,8 +58,8 @@ families = st.lists(st.lists(numbers, min_size=0, max_size=7), min_size=1, max_s
 
 def printed_interval(text: str) -> tuple[float, float] | None:
     """The interval as a reader sees it; None where the sentence has none."""
-    found = re.search(r"95% CI (\S+) to (\S+),", text)
-    return None if found is None else tuple(float(end.replace("\N{MINUS SIGN}", "-")) for end in found.groups())  # type: ignore[return-value]
+    measured = re.search(r"95% CI (\S+) to (\S+),", text)
+    return None if measured is None else tuple(float(end.replace("\N{MINUS SIGN}", "-")) for end in measured.groups())  # type: ignore[return-value]
 
 
 @settings(max_examples=300, deadline=None)

@@ -95,11 +95,11 @@ def by_work(long_works: RunConfig, tmp_path_factory):
 def test_seeds_with_their_own_test_texts_make_a_page_and_are_judged_by_them(long_works, by_work) -> None:
     assert write_report(by_work).html.is_file()
     assert "blocks" not in loss_claims(by_work).rank.text
-    found = []
+    measured = []
     for seed in (0, 1, 2):
         data = prepare(RunConfig.parse(merge(long_works.plain(), {"corpus": {"draw": seed}})).corpus)
         counted = ngram_baselines(data.splits["train"], data.splits["test"], 256).orders[2]
         assert bigram_baseline(by_work, seed) == pytest.approx(counted, abs=1e-4)
-        found.append(counted)
-    assert len(set(found)) == 3
-    assert by_work.curve_baselines.orders[2] == pytest.approx(fmean(found), abs=1e-4)
+        measured.append(counted)
+    assert len(set(measured)) == 3
+    assert by_work.curve_baselines.orders[2] == pytest.approx(fmean(measured), abs=1e-4)

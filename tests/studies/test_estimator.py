@@ -23,13 +23,13 @@ def table(arms: int, seeds: int, key: int = 1) -> np.ndarray:
 @pytest.mark.parametrize("seeds", [3, 5, 7])
 def test_two_arms_are_the_paired_t_test(seeds: int) -> None:
     values = table(2, seeds)
-    (found,) = differences(values, [(1, 0)])
+    (measured,) = differences(values, [(1, 0)])
     expected = stats.ttest_rel(values[1], values[0])
     low, high = expected.confidence_interval(0.95)
-    assert found.log_ratio == pytest.approx(np.mean(values[1] - values[0]))
-    assert found.freedom == pytest.approx(seeds - 1)
-    assert found.p == pytest.approx(expected.pvalue, abs=4 * math.sqrt(0.25 / DRAWS))
-    assert found.half == pytest.approx((high - low) / 2, rel=0.02)
+    assert measured.log_ratio == pytest.approx(np.mean(values[1] - values[0]))
+    assert measured.freedom == pytest.approx(seeds - 1)
+    assert measured.p == pytest.approx(expected.pvalue, abs=4 * math.sqrt(0.25 / DRAWS))
+    assert measured.half == pytest.approx((high - low) / 2, rel=0.02)
 
 
 @pytest.mark.parametrize("wild", [0, 1, 2])
@@ -41,9 +41,9 @@ def test_of_three_arms_a_wild_one_leaves_the_others_what_their_difference_varies
     one, other = (arm for arm in range(3) if arm != wild)
     quiet = np.var(values[one] - values[other], ddof=1) / 2
     both = sum(np.var(values[arm] - values[wild], ddof=1) for arm in (one, other)) / 2
-    found = variances(values)
-    assert found.used[[one, other]] == pytest.approx(quiet)
-    assert found.used[wild] == pytest.approx(both - quiet)
+    measured = variances(values)
+    assert measured.used[[one, other]] == pytest.approx(quiet)
+    assert measured.used[wild] == pytest.approx(both - quiet)
     (beside,) = differences(values, [(one, other)])
     (alone,) = differences(values[[one, other]], [(0, 1)])
     assert beside.half < 1.2 * alone.half

@@ -43,26 +43,26 @@ class Counted:
 
     false: float
     covered: float
-    found: float
+    shown: float
     equivalent: float
 
 
 def spreads(scenario: str, arms: int, generator: np.random.Generator) -> Float[np.ndarray, " arms"]:
     """The standard deviation of each arm's noise; the base is first."""
     name, _, times = scenario.partition(" ")
-    found = np.ones(arms)
+    measured = np.ones(arms)
     if name == "graded":
-        found = generator.permutation(np.geomspace(0.5, 2, arms))
+        measured = generator.permutation(np.geomspace(0.5, 2, arms))
     elif name in ("one", "base"):
-        found[-1 if name == "one" else 0] = float(times)
-    return found
+        measured[-1 if name == "one" else 0] = float(times)
+    return measured
 
 
 def count(scenario: str, contrasts: int, seeds: int, studies: int) -> Counted:
     """Simulate studies of one scenario."""
     generator = np.random.default_rng([contrasts, seeds, SCENARIOS.index(scenario)])
     arms, pairs = contrasts + 1, [(arm, 0) for arm in range(1, contrasts + 1)]
-    false, covered, found, equivalent = 0, 0, 0.0, 0
+    false, covered, measured, equivalent = 0, 0, 0.0, 0
     for _ in range(studies):
         spread = spreads(scenario, arms, generator)
         noise = generator.standard_normal((arms, seeds))
@@ -77,11 +77,11 @@ def count(scenario: str, contrasts: int, seeds: int, studies: int) -> Counted:
         paired = np.hypot(spread[1:], spread[0])
         false += bool((np.abs(errors) > half).any())
         covered += bool((np.abs(errors) <= half).all())
-        found += float((errors + 2 * paired > half).mean())
+        measured += float((errors + 2 * paired > half).mean())
         # Every arm differs by the margin itself: no interval may lie within it.
         margin = 5 * paired
         equivalent += bool(((errors + margin + half <= margin) & (errors + margin - half >= -margin)).any())
-    return Counted(false / studies, covered / studies, found / studies, equivalent / studies)
+    return Counted(false / studies, covered / studies, measured / studies, equivalent / studies)
 
 
 def slack(share: float, studies: int) -> float:
@@ -101,7 +101,7 @@ def test_six_seeds_keep_every_promise(scenario: str, contrasts: int, studies: in
     counted = count(scenario, contrasts, SEEDS, studies)
     assert counted.false <= MOST_FALSE + slack(MOST_FALSE, studies), counted
     assert counted.covered >= 1 - MOST_FALSE - slack(MOST_FALSE, studies), counted
-    assert counted.found >= LEAST_POWER - slack(LEAST_POWER, studies), counted
+    assert counted.shown >= LEAST_POWER - slack(LEAST_POWER, studies), counted
     assert counted.equivalent <= LEVEL + slack(LEVEL, studies), counted
 
 
@@ -145,7 +145,7 @@ def tuned_study(gap: float, further: float, arms: int, generator: np.random.Gene
     """
     noise = lambda *shape: 0.003 * (generator.standard_normal(shape) + 3 * generator.standard_normal(shape[-1]))  # noqa: E731
     rates = [0.0, gap, *([further] if further else [])]
-    found: list[Tuned] = []
+    measured: list[Tuned] = []
     runs = 0.003 * np.array(rates)[:, None] + noise(arms, len(rates), len(TUNING_SEEDS))
     tried = [
         tuple(Trial(float(at), {RATE: float(at)}, tuple(np.exp(each).tolist())) for at, each in enumerate(one))
@@ -153,10 +153,10 @@ def tuned_study(gap: float, further: float, arms: int, generator: np.random.Gene
     ]
     error = trial_error([Tuned("", each, 0.0, False) for each in tried])
     for number, trials in enumerate(tried):
-        base = {RATE: found[0].chosen} if found else None
-        found.append(chosen(str(number), trials, base, error))
-    values = 0.003 * np.array([rates[int(one.chosen)] for one in found])[:, None] + noise(arms, SEEDS)
-    further_variance = [CHOICE * error**2 * (one.chosen != found[0].chosen) for one in found[1:]]
+        base = {RATE: measured[0].chosen} if measured else None
+        measured.append(chosen(str(number), trials, base, error))
+    values = 0.003 * np.array([rates[int(one.chosen)] for one in measured])[:, None] + noise(arms, SEEDS)
+    further_variance = [CHOICE * error**2 * (one.chosen != measured[0].chosen) for one in measured[1:]]
     judged = differences(values, [(arm, 0) for arm in range(1, arms)], 999, further=further_variance)
     return any(abs(one.log_ratio) > one.half for one in judged)
 

@@ -57,7 +57,7 @@ def straight(tiny: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Study
 
 def bits(out: Path) -> dict[str, bytes]:
     """Weights and optimizer of every run in its place; states have the times of runs that theirs begin from."""
-    files = (path for place in ("arms", "tuning") for path in (out / place).glob("*/[!.]*/steps/*/*"))
+    files = (path for folder in ("arms", "tuning") for path in (out / folder).glob("*/[!.]*/steps/*/*"))
     return {str(path.relative_to(out)): path.read_bytes() for path in files if path.suffix == ".safetensors"}
 
 
@@ -93,11 +93,11 @@ def test_any_executor_gives_the_same_bits(
     executor: Any, tiny: RunConfig, straight: StudyResult, tmp_path: Path
 ) -> None:
     log = Log()
-    found = run_study(BEGUN, tiny, tmp_path / "s", seeds=[2], executor=executor, callback=log)
+    measured = run_study(BEGUN, tiny, tmp_path / "s", seeds=[2], executor=executor, callback=log)
     assert bits(tmp_path / "s") == bits(straight.folder)
-    assert [arm.losses for arm in found.arms] == [arm.losses for arm in straight.arms]
-    assert found.tuning == straight.tuning
-    assert "arms/then/seed-2: finished (1 of 1)" in log.told["note"]
+    assert [arm.losses for arm in measured.arms] == [arm.losses for arm in straight.arms]
+    assert measured.tuning == straight.tuning
+    assert "arms/then/seed-2: finished (1 of 1)" in log.events["note"]
     log = Log()
     run_study(BEGUN, tiny, tmp_path / "s", seeds=[2], executor=Unlucky(99), callback=log)
     assert log.states == {"found"}
@@ -123,7 +123,7 @@ def test_an_unfinished_run_is_never_published(job: Job, tiny: RunConfig, tmp_pat
     assert len(left_of(job.out)) == 1
     log = Log()
     do(job, Texts(), lambda event: log({**event, "arm": job.arm, "seed": job.seed}))
-    assert (log.states, log.told["step"]) == ({"resume"}, [5, 6])
+    assert (log.states, log.events["step"]) == ({"resume"}, [5, 6])
     assert left_of(job.out) == []
     other = replace(job, study=tmp_path / "straight")
     do(other, Texts(), lambda event: None)
@@ -215,8 +215,8 @@ class Submitit:
 
 def test_submitit_is_asked_for_what_a_training_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there = Submitit(monkeypatch)
-    with opened("slurm:slurm_partition=cpu,timeout_min=7", tmp_path, 3) as found:
-        assert found is there
+    with opened("slurm:slurm_partition=cpu,timeout_min=7", tmp_path, 3) as measured:
+        assert measured is there
     asked = {"name": "vitral", "cpus_per_task": 3, "timeout_min": 7, "slurm_partition": "cpu"}
     assert (there.asked, there.folder, there.cluster) == (asked, tmp_path / "slurm", None)
     with opened("slurm:cluster=debug", tmp_path, 1):

@@ -149,8 +149,8 @@ def test_an_untuned_arm_is_said_to_be_in_its_verdict_and_in_the_headline(made) -
     result = made({"full": SIX, "no-feed-forward": NEAR})
     assert "No arm is tuned" in " ".join(one.text for one in headline(loss_claims(result)))
     rates = {"full": 1.0, "no-feed-forward": 2.0}
-    told = " ".join(one.text for one in headline(loss_claims(tuned(result, rates, at_edge=["no-feed-forward"]))))
-    assert "Untuned: without feed-forward (a better value may lie beyond those tried)" in told
+    text = " ".join(one.text for one in headline(loss_claims(tuned(result, rates, at_edge=["no-feed-forward"]))))
+    assert "Untuned: without feed-forward (a better value may lie beyond those tried)" in text
     whole = tuned(result, rates)
     assert "ntuned" not in " ".join(one.text for one in loss_claims(whole).all)
     assert "no value was tried" in contrast(replace(whole, tuning=whole.tuning[:1]), "no-feed-forward").text

@@ -10,7 +10,7 @@ from vitral.report import study_views
 from vitral.report.study import write_report
 from vitral.studies import StudyResult, execution, measures, run_study
 from vitral.studies.claims import Note
-from vitral.studies.probe import Arms, Axis, Curve, Lines, Probe, Setting, Trained, View
+from vitral.studies.probe import Arms, Axis, Line, Lines, Probe, Setting, Trained, View
 from vitral.training import RunConfig
 
 
@@ -37,13 +37,13 @@ class Counting:
         self.asked.append(setting.seed)
         return {"sum": 7 * setting.seed}
 
-    def in_all(self, result: StudyResult, found: dict) -> View:
+    def in_all(self, result: StudyResult, measured: dict) -> View:
         """A paragraph and a note."""
-        return View(f"{found['sum']} in all", notes=[Note("Seeds are numbers.")])
+        return View(f"{measured['sum']} in all", notes=[Note("Seeds are numbers.")])
 
     def show(self, result: StudyResult, arms: Arms) -> View:
         """A figure and a note."""
-        curves = [Curve(arm.title, [1, 2], [arm.runs[5]["norm"], arm.runs[7]["norm"]]) for arm in arms]
+        curves = [Line(arm.title, [1, 2], [arm.runs[5]["norm"], arm.runs[7]["norm"]]) for arm in arms]
         figure = Lines("Norms by seed", Axis("seed"), Axis("norm"), curves)
         return View(figure=figure, notes=(Note(f"{result.study.name} has {len(arms)} arms."),))
 

@@ -51,8 +51,8 @@ def test_without_noise_the_constants_are_found_exactly():
 
 
 def test_a_pure_power_and_its_constant_by_hand():
-    places = [10.0, 100.0, 1_000.0, 10_000.0]
-    fit = fit_law({"C": places}, [(1e6 / place) ** 0.25 for place in places], [("C",)])
+    amounts = [10.0, 100.0, 1_000.0, 10_000.0]
+    fit = fit_law({"C": amounts}, [(1e6 / compute) ** 0.25 for compute in amounts], [("C",)])
     assert fit is not None
     assert fit.exponent("C").value == pytest.approx(0.25)
     constant = fit.constant("C")
@@ -69,8 +69,8 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
         fit = fit_law(GRID, noisy(added, 0.004, study), TERMS)
         assert fit is not None
         for name, truth in (("N", ALPHA), ("D", BETA)):
-            found = fit.exponent(name)
-            held[name] += found.low <= truth <= found.high
+            measured = fit.exponent(name)
+            held[name] += measured.low <= truth <= measured.high
         later = added(1.3e6, 1.1e6) * math.exp(0.004 * numpy_stream(13, "later", study).standard_normal())
         predicted = fit.predict({"N": 1.3e6, "D": 1.1e6})
         held["prediction"] += predicted.low <= later <= predicted.high
@@ -149,8 +149,8 @@ def test_a_study_that_obeys_the_sum(obeying):
     assert [row[2] for row in laws.cells[3:5]] == [f"{fit.exponent(name).value:.3f}" for name in "ND"]
     assert laws.cells[3][7] == f"{100 * fit.spread:.2f}%"
     ten = measured["ten-times"][1]
-    told = fit.predict({"N": ten["size"], "D": ten["amount"]})
-    assert predicted.cells[0][3].startswith(f"{told.value:.3f} ({told.low:.3f} to {told.high:.3f}")
+    loss = fit.predict({"N": ten["size"], "D": ten["amount"]})
+    assert predicted.cells[0][3].startswith(f"{loss.value:.3f} ({loss.low:.3f} to {loss.high:.3f}")
 
 
 def test_exponents_that_other_tokens_change_are_told():

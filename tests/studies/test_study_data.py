@@ -22,12 +22,12 @@ RATE = "training.optimizer.learning_rate"
 @pytest.fixture
 def result(made) -> StudyResult:
     """Three arms, one of which fails: its loss is above the bigram baseline."""
-    found = made(SEEDS)
+    measured = made(SEEDS)
     trials = tuple(Trial(factor, {RATE: factor * 0.003}, (loss,)) for factor, loss in ((0.5, 1.8), (1, 1.7), (2, 1.75)))
     edge = tuple(
         Trial(factor, {RATE: factor * 0.003}, (loss,)) for factor, loss in ((0.5, 2.6), (1, 2.5), (2, None), (4, 2.4))
     )
-    return replace(found, tuning=(Tuned("full", trials, 1, False), Tuned("no-attention", edge, 4, True)))
+    return replace(measured, tuning=(Tuned("full", trials, 1, False), Tuned("no-attention", edge, 4, True)))
 
 
 def test_the_data_are_those_of_the_page(result: StudyResult, only_svg: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from vitral.core.language import in_language
 from vitral.report.study import StudyPage, write_report
 from vitral.studies import StudyResult, run_study, study_named, study_names
-from vitral.studies.study_file import TEXTS, told
+from vitral.studies.study_file import TEXTS, translated
 from vitral.training import RunConfig
 
 ENGLISH = set(
@@ -54,14 +54,14 @@ class Written(NamedTuple):
 @pytest.fixture(scope="module")
 def pages(probed: StudyResult, only_svg: None) -> dict[str, Written]:
     """The page in each language."""
-    found = {}
+    measured = {}
     for code in ("en", "pt"):
         with in_language(code):
             page = write_report(probed, command="vitral study no-attention")
             texts = page.markdown.read_text(encoding="utf-8"), page.html.read_text(encoding="utf-8")
             data = page.table.read_bytes(), page.table.with_name("comparisons.csv").read_bytes(), page.plain()
-            found[code] = Written(page, *texts, *data, [claim.text for claim in page.listed])
-    return found
+            measured[code] = Written(page, *texts, *data, [claim.text for claim in page.listed])
+    return measured
 
 
 def test_the_page_of_a_study_with_probes_has_no_english_word_in_portuguese(pages: dict[str, Written]) -> None:
@@ -90,7 +90,7 @@ def test_what_programs_read_has_no_language(pages: dict[str, Written]) -> None:
 def test_every_text_of_the_catalogue_is_translated_where_it_is_shown(name: str) -> None:
     study = study_named(name)
     with in_language("pt"):
-        shown, questions = told(study), study_names()
+        shown, questions = translated(study), study_names()
     assert study_named(name) is study
     assert english_words("\n".join(getattr(shown, key) for key in TEXTS if key != "source")) == set()
     assert english_words("\n".join(arm.title for arm in shown.arms)) == set()

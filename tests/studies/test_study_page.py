@@ -66,9 +66,9 @@ def test_no_page_of_a_random_study_contradicts_itself(made, monkeypatch: pytest.
         noise, shift = 10.0 ** generator.uniform(-6, -1), 10.0 ** generator.uniform(-6, 0)
         seeds = 1.6 + 0.05 * generator.normal(size=num)
         arms = {}
-        for place, name in enumerate(names):
+        for index, name in enumerate(names):
             losses = (
-                seeds + shift * place * generator.choice([-1, 0, 1]) + noise * generator.normal(size=num)
+                seeds + shift * index * generator.choice([-1, 0, 1]) + noise * generator.normal(size=num)
             ).tolist()
             arms[name] = [None if generator.random() < 0.05 else round(loss, 6) for loss in losses]
         result = made(arms)

@@ -130,8 +130,8 @@ def test_a_study_goes_on_with_the_threads_it_began_with(tiny: RunConfig, tmp_pat
     short = RunConfig.parse(merge(tiny.plain(), {"training": {"steps": 2, "evaluate_every": 2}}))
     with using_threads(2), pytest.raises(KeyboardInterrupt):
         run_study(PAIR, short, tmp_path, seeds=[5], callback=Log(("step", 1, 1)))
-    found = run_study(PAIR, short, tmp_path, seeds=[5])
-    assert [RunFolder.open(arm.runs[0].path).written["training"]["threads"] for arm in found.arms] == [2, 2]
+    measured = run_study(PAIR, short, tmp_path, seeds=[5])
+    assert [RunFolder.open(arm.runs[0].path).written["training"]["threads"] for arm in measured.arms] == [2, 2]
     with pytest.raises(UsageError, match=r"training\.threads"):
         run_study(PAIR, RunConfig.parse(merge(short.plain(), {"training": {"threads": 3}})), tmp_path, seeds=[5])
 

@@ -45,12 +45,12 @@ def test_a_measure_that_is_not_the_runs_is_told_and_made_again(
     digit = raw.rindex(b".") + 1  # one bit makes it another digit
     flipped = raw[:digit] + bytes([raw[digit] ^ 1]) + raw[digit + 1 :]
     file.write_bytes(flipped if damage == "bit" else raw[:-9])
-    found, log = again(tiny, out)
-    assert found.measured == whole.measured
+    measured, log = again(tiny, out)
+    assert measured.measured == whole.measured
     assert file.read_bytes() == raw
-    assert log.told["probe"] == ["pre, seed 5"]
-    assert len(log.told["note"]) == 1
-    assert str(file) in log.told["note"][0]
+    assert log.events["probe"] == ["pre, seed 5"]
+    assert len(log.events["note"]) == 1
+    assert str(file) in log.events["note"][0]
 
 
 def test_a_damaged_checkpoint_is_not_measured_in_place_of_the_last(tiny: RunConfig, out: Path) -> None:
@@ -102,9 +102,9 @@ def test_a_begun_run_without_a_checkpoint_is_resumed_and_never_removed(
     (run / "steps").mkdir()
     (run / "metrics.jsonl").unlink()
     (run / "mine.txt").write_text("mine", encoding="utf-8")
-    found, log = again(tiny, out)
+    measured, log = again(tiny, out)
     assert [state for _, _, state in log.runs] == ["found", "found", "found", "resume"]
-    assert [arm.losses for arm in found.arms] == [arm.losses for arm in whole.arms]
+    assert [arm.losses for arm in measured.arms] == [arm.losses for arm in whole.arms]
     assert (run_path(out, "post", 7) / "mine.txt").is_file()
 
 
@@ -112,9 +112,9 @@ def test_what_ended_processes_left_is_removed_and_other_files_are_not(tiny: RunC
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     (out / "report" / "figures").mkdir(parents=True)
-    places = [out, out / "measures", out / "measures" / "gradients", out / "report", out / "report" / "figures"]
-    left = [place / f".x.{gone.pid}-1.tmp" for place in places]
-    kept = [place / name for place in places for name in (f".x.{os.getpid()}-1.tmp", "x.tmp")]
+    folders = [out, out / "measures", out / "measures" / "gradients", out / "report", out / "report" / "figures"]
+    left = [folder / f".x.{gone.pid}-1.tmp" for folder in folders]
+    kept = [folder / name for folder in folders for name in (f".x.{os.getpid()}-1.tmp", "x.tmp")]
     for path in left + kept:
         path.write_text("{", encoding="utf-8")
     again(tiny, out)

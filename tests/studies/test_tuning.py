@@ -53,9 +53,9 @@ def tuned(arm: ResolvedArm, planned: Sequence[Row], losses: Mapping[float, float
 def test_values_that_move_together_are_one_row() -> None:
     arm = an_arm(optimizer={"name": "muon", "learning_rate": 0.05, "rest": {"learning_rate": 0.012}})
     rest = "training.optimizer.rest.learning_rate"
-    found = rows({RATE: (0.5, 2.0), rest: (0.5, 3.0)}, arm.config)
-    assert found == ({RATE: 0.5, rest: 0.5}, {RATE: 2.0, rest: 3.0})
-    optimizer = scaled(arm, found[1]).config.plain()["training"]["optimizer"]
+    measured = rows({RATE: (0.5, 2.0), rest: (0.5, 3.0)}, arm.config)
+    assert measured == ({RATE: 0.5, rest: 0.5}, {RATE: 2.0, rest: 3.0})
+    optimizer = scaled(arm, measured[1]).config.plain()["training"]["optimizer"]
     assert (optimizer["learning_rate"], optimizer["rest"]["learning_rate"]) == pytest.approx((0.1, 0.036))
 
 
@@ -73,9 +73,9 @@ def test_whole_numbers_that_come_out_equal_are_tried_once() -> None:
     assert rows({key: (0.4, 0.5, 1.0, 1.2, 2.0)}, arm.config) == ({key: 0.4}, {key: 1.0}, {key: 2.0})
     assert rows({key: (0.5, 1.0, 1.2, 2.0)}, arm.config) == ({key: 0.5}, {key: 1.0}, {key: 2.0})
     planned = rows({key: (0.5, 1.0, 2.0)}, arm.config)
-    tried, found = tuned(arm, planned, {0.5: 1.0, 1.0: 1.1, 2.0: 1.2})
+    tried, measured = tuned(arm, planned, {0.5: 1.0, 1.0: 1.1, 2.0: 1.2})
     assert tried == [*planned]  # 0.25 times 2 would be 1 again
-    assert (found.chosen, found.at_edge) == (0.5, True)
+    assert (measured.chosen, measured.at_edge) == (0.5, True)
 
 
 def test_a_trial_that_makes_no_configuration_is_not_made(tiny: RunConfig) -> None:
@@ -112,9 +112,9 @@ def test_the_lowest_finite_loss_is_chosen_and_an_edge_extended_at_the_same_ratio
     losses: dict, best: float, at_edge: bool
 ) -> None:
     arm = an_arm(optimizer={"name": "adamw", "learning_rate": 0.01})
-    tried, found = tuned(arm, rows({RATE: (0.5, 1.0, 3.0)}, arm.config), losses)
+    tried, measured = tuned(arm, rows({RATE: (0.5, 1.0, 3.0)}, arm.config), losses)
     assert sorted(row[RATE] for row in tried) == sorted(losses)
-    assert (found.chosen, found.at_edge) == (best, at_edge)
+    assert (measured.chosen, measured.at_edge) == (best, at_edge)
 
 
 def test_a_tie_takes_the_values_of_the_base_and_one_dead_run_rules_a_trial_out() -> None:
@@ -169,16 +169,16 @@ def studied(tiny: RunConfig, events: list[Mapping], tmp_path_factory: pytest.Tem
 def test_arms_run_with_the_values_their_trials_chose(studied: StudyResult, tiny: RunConfig) -> None:
     base = tiny.plain()["training"]["optimizer"]["learning_rate"]
     assert [one.arm for one in studied.tuning] == ["base", "post"]
-    for found in studied.tuning:
-        config = studied.arm(found.arm).config
-        assert config["training"]["optimizer"]["learning_rate"] == pytest.approx(base * found.chosen)
-        best = min(found.trials, key=lambda one: one.loss or math.inf)
-        assert best.factor == found.chosen or found.arm != "base"
-        values = {one.factor: one.values for one in found.trials}
-        assert values[found.chosen] == {RATE: pytest.approx(base * found.chosen)}
-        assert [one.factor for one in found.trials] == sorted(one.factor for one in found.trials)
-        edge = found.chosen in (found.trials[0].factor, found.trials[-1].factor)
-        assert found.at_edge == edge
+    for measured in studied.tuning:
+        config = studied.arm(measured.arm).config
+        assert config["training"]["optimizer"]["learning_rate"] == pytest.approx(base * measured.chosen)
+        best = min(measured.trials, key=lambda one: one.loss or math.inf)
+        assert best.factor == measured.chosen or measured.arm != "base"
+        values = {one.factor: one.values for one in measured.trials}
+        assert values[measured.chosen] == {RATE: pytest.approx(base * measured.chosen)}
+        assert [one.factor for one in measured.trials] == sorted(one.factor for one in measured.trials)
+        edge = measured.chosen in (measured.trials[0].factor, measured.trials[-1].factor)
+        assert measured.at_edge == edge
     assert studied.arm("fixed").config["training"]["optimizer"]["learning_rate"] == base
 
 

@@ -31,15 +31,15 @@ def test_both_ways_agree_up_to_the_first_wrong_token(shape: str, tmp_path: Path)
     run = Trained("base", 1, load_run(tmp_path / "run", "last"), dataset, "quick")
     split, reading = run.test, reading_of_config(run.model.config)
     assert split.answers is not None
-    inputs, targets = reading.pair(split, reading.places(split, split.segments))
+    inputs, targets = reading.pair(split, reading.indices(split, split.segments))
     forced, free = right_tokens(run.model, inputs, targets, split.answers.closes)
     asked = targets != IGNORED
     assert 0 < int(forced.sum()) < int(asked.sum())
     before = (asked & ~forced).int().cumsum(1) == 0
     assert torch.equal(forced & before, free & before)
     assert torch.equal((forced | ~asked).all(1), (free | ~asked).all(1))
-    found = probe_named("answers").measure(run)
-    assert viewed("answers", {"base": {1: found}}).figure is not None
+    measured = probe_named("answers").measure(run)
+    assert viewed("answers", {"base": {1: measured}}).figure is not None
 
 
 def test_what_is_written_after_the_end_is_wrong() -> None:
@@ -55,7 +55,7 @@ def test_what_is_written_after_the_end_is_wrong() -> None:
 def test_the_claims_follow_the_numbers() -> None:
     sums = {"length": 2, "answers": 10, "tokens": 20, "forced": 18, "free": 15, "exact": 9, "later": 4}
     runs = {seed: {"lengths": [{**sums, "later_forced": 3, "later_free": seed % 2}]} for seed in (1, 2, 3, 4)}
-    found = {claim.comparison.quantity.name: claim for claim in judge(viewed("answers", {"base": runs}).comparisons)}
-    later = found["right tokens after the first error, free running"]
+    measured = {claim.comparison.quantity.name: claim for claim in judge(viewed("answers", {"base": runs}).comparisons)}
+    later = measured["right tokens after the first error, free running"]
     assert (later.verdict, later.difference) == ("worse", pytest.approx(0.125 - 0.75))
-    assert found["whole answers"].difference == pytest.approx(0.9 - 0.9**2)
+    assert measured["whole answers"].difference == pytest.approx(0.9 - 0.9**2)

@@ -93,7 +93,7 @@ def test_a_change_along_the_window_is_found_and_a_constant_gap_is_none() -> None
 
 
 def test_the_measure_is_plain_and_can_be_viewed(tiny: RunConfig) -> None:
-    found = context.by_position(fresh(tiny, context_length=CONTEXT))
-    assert is_plain(found)
-    assert (len(found["inside"]["nats"]), found["beyond"]["length"]) == (CONTEXT, 2 * CONTEXT)
-    assert context.BY_POSITION.view(NO_STUDY, [arm("base", [found])]).notes
+    measured = context.by_position(fresh(tiny, context_length=CONTEXT))
+    assert is_plain(measured)
+    assert (len(measured["inside"]["nats"]), measured["beyond"]["length"]) == (CONTEXT, 2 * CONTEXT)
+    assert context.BY_POSITION.view(NO_STUDY, [arm("base", [measured])]).notes

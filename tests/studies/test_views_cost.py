@@ -33,14 +33,14 @@ def measured(factor: float = 1.0) -> dict[str, Any]:
     }
 
 
-def exponents(found: View) -> list[Check]:
-    return [check for check in found.checks if check.what.startswith("exponent")]
+def exponents(result: View) -> list[Check]:
+    return [check for check in result.checks if check.what.startswith("exponent")]
 
 
 def test_times_that_follow_operations_agree() -> None:
-    found = COST.view(NO_STUDY, measured())
-    assert [check.shown for check in exponents(found)] == [True] * 7
-    ratios = [check for check in found.checks if check.what.startswith("time of a token")]
+    result = COST.view(NO_STUDY, measured())
+    assert [check.shown for check in exponents(result)] == [True] * 7
+    ratios = [check for check in result.checks if check.what.startswith("time of a token")]
     longest = counted(8192)
     assert [check.value for check in ratios] == pytest.approx(
         [8192.0, 8192.0, longest["one-by-one"] / longest["at-once"]]
@@ -50,9 +50,9 @@ def test_times_that_follow_operations_agree() -> None:
 
 @pytest.mark.parametrize("factor", [1.3, 0.75])
 def test_times_that_do_not_are_off_by_the_logarithm_of_the_factor(factor: float) -> None:
-    found = COST.view(NO_STUDY, measured(factor))
-    assert [check.shown for check in exponents(found)] == [False] * 7
-    rows = tables(found)[0].cells
+    result = COST.view(NO_STUDY, measured(factor))
+    assert [check.shown for check in exponents(result)] == [False] * 7
+    rows = tables(result)[0].cells
     assert all(
         float(row[5].replace("\N{MINUS SIGN}", "-")) == pytest.approx(math.log2(factor), abs=0.01) for row in rows
     )

@@ -67,11 +67,11 @@ def test_every_head_is_measured_and_measuring_again_gives_the_same(tiny: RunConf
 
 def test_claims_about_heads_follow_the_numbers() -> None:
     view = two_arms(["previous", "line"], few=0.4, many=0.1, together=0.5)
-    found = claims(view)
-    assert found[WITHOUT_HEAD].verdict == "lower"
-    assert found[WITHOUT_HEAD].difference == pytest.approx(0.102 - 0.398)
-    assert found[WITHOUT_LAYER].verdict == "higher"
-    assert found[WITHOUT_LAYER].difference == pytest.approx(0.5 - 0.204)
+    measured = claims(view)
+    assert measured[WITHOUT_HEAD].verdict == "lower"
+    assert measured[WITHOUT_HEAD].difference == pytest.approx(0.102 - 0.398)
+    assert measured[WITHOUT_LAYER].verdict == "higher"
+    assert measured[WITHOUT_LAYER].difference == pytest.approx(0.5 - 0.204)
     assert [(check.value, check.shown) for check in view.checks] == [(2, True)]
     other = two_arms(["previous", BROAD], few=0.1, many=0.4, together=0.5)
     assert claims(other)[WITHOUT_HEAD].verdict == "higher"

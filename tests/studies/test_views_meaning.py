@@ -44,17 +44,17 @@ def test_one_model_is_tested_over_sentences_and_words() -> None:
     """Ten subjects of two pairs: nine of ten right, against half for the untrained model and for n-grams."""
     right = [1.0, 1.0] * 9 + [-1.0, 1.0]
     run = with_references(reading(0.4, 0.1, right), reading(0.0, 0.0, HALF, 1 / 900), HALF)
-    found = {
+    measured = {
         (one.comparison.quantity.name, one.comparison.against): one
         for one in judge(viewed("meaning", {"base": {1: run}}).comparisons)
     }
     name = "agreement: right sentence preferred"
-    chance = found[name, "chance (0.5)"]
+    chance = measured[name, "chance (0.5)"]
     assert (chance.seeds, chance.difference) == (10, pytest.approx(0.95 - 0.5))
     assert chance.verdict == "better"
-    assert found[name, "counted 3-grams"].difference == pytest.approx((9 * 0.5 - 0.5) / 10)
-    assert found[name, "the arm base, untrained"].verdict == "better"
-    gains = found[GAIN.name, "none (0)"]
+    assert measured[name, "counted 3-grams"].difference == pytest.approx((9 * 0.5 - 0.5) / 10)
+    assert measured[name, "the arm base, untrained"].verdict == "better"
+    gains = measured[GAIN.name, "none (0)"]
     assert (gains.seeds, gains.difference) == (4, pytest.approx(0.1 + 0.003))
 
 
@@ -76,17 +76,17 @@ def test_claims_follow_the_numbers() -> None:
             }
         }
 
-    found = claims(runs(0.4, 0.1, 18))
-    assert {name: one.verdict for name, one in found.items()} == {
+    measured = claims(runs(0.4, 0.1, 18))
+    assert {name: one.verdict for name, one in measured.items()} == {
         CORRELATION.name: "higher",
         GAIN.name: "higher",
         RIGHT.name: "higher",
     }
-    assert found[CORRELATION.name].difference == pytest.approx(0.4 + 0.002 - 0.03)
-    assert found[GAIN.name].difference == pytest.approx(0.1 * 1.002 + 0.003)
-    assert found[RIGHT.name].difference == pytest.approx((19 + 18 + 19) / 60 - 0.5)
-    found = claims(runs(-0.4, -0.1, 1))
-    assert {one.verdict for one in found.values()} == {"lower"}
+    assert measured[CORRELATION.name].difference == pytest.approx(0.4 + 0.002 - 0.03)
+    assert measured[GAIN.name].difference == pytest.approx(0.1 * 1.002 + 0.003)
+    assert measured[RIGHT.name].difference == pytest.approx((19 + 18 + 19) / 60 - 0.5)
+    measured = claims(runs(-0.4, -0.1, 1))
+    assert {one.verdict for one in measured.values()} == {"lower"}
     # Equal vectors, to rounding, have a gain of exactly zero in every seed: no verdict, whatever the rounding.
     same = claims(runs(0.4, 1e-6, 18, 1e-6))[GAIN.name]
     assert (same.difference, same.p) == (0.0, None)

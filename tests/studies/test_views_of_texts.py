@@ -23,19 +23,19 @@ def test_the_lowest_loss_is_chosen_by_validation_and_passes_are_counted(tiny: Ru
     losses = [(2, 1.9, 2.0), (4, 1.5, 1.7), (6, 1.6, 1.4)]
     events = [{"step": step, "validation_loss": one, "test_loss": two} for step, one, two in losses]
     run: Any = SimpleNamespace(config=tiny.plain(), folder=SimpleNamespace(metrics=lambda event: events))
-    found = probe_named("passes").measure(Trained("a", 1, run, dataset, "quick"))
+    measured = probe_named("passes").measure(Trained("a", 1, run, dataset, "quick"))
     tokens = len(dataset.splits["train"].tokens)
-    assert found["passes"] == pytest.approx(6 * 3 * 11 / tokens)
-    assert (found["lowest"], found["last"]) == (1.7, 1.4)
-    assert found["after"] == pytest.approx(found["passes"] * 4 / 6)
-    assert [loss for _, loss in found["curve"]] == [2.0, 1.7, 1.4]
+    assert measured["passes"] == pytest.approx(6 * 3 * 11 / tokens)
+    assert (measured["lowest"], measured["last"]) == (1.7, 1.4)
+    assert measured["after"] == pytest.approx(measured["passes"] * 4 / 6)
+    assert [loss for _, loss in measured["curve"]] == [2.0, 1.7, 1.4]
 
 
 def test_forgetting_is_measured_on_the_text_of_the_arm_before(tiny: RunConfig) -> None:
     run, half = fresh(tiny), prepare(tiny.corpus.model_copy(update={"share": 0.3, "draw": 1}))
     own, before = (probe_named("forgetting").measure(replace(run, first=first)) for first in (None, half))
-    for found, text in ((own, run.dataset), (before, half)):
-        assert found["first_loss"] == evaluate_split(run.run.model, text.splits["train"], run.dataset.tokenizer).loss
+    for measured, text in ((own, run.dataset), (before, half)):
+        assert measured["first_loss"] == evaluate_split(run.run.model, text.splits["train"], run.dataset.tokenizer).loss
     assert own["first_loss"] != before["first_loss"]
 
 

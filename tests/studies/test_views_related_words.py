@@ -24,16 +24,16 @@ def measured(*differences: tuple[float, float]) -> dict[str, Any]:
 def test_the_head_of_one_half_is_tested_on_the_other() -> None:
     """The even subjects choose head 0, which they alone favour."""
     items = agreement_items(reading((0.5, 0.0), (0.0, 0.2), (0.5, 0.0), (0.0, 0.2)))
-    found = chosen_head(items)
-    assert found is not None
-    assert found[0] == (0, 0)
-    assert set(found[1]) == {1, 3}
-    assert max(map(abs, found[1].values())) < 1e-12
+    result = chosen_head(items)
+    assert result is not None
+    assert result[0] == (0, 0)
+    assert set(result[1]) == {1, 3}
+    assert max(map(abs, result[1].values())) < 1e-12
     assert chosen_head({(0, (0, 0)): 1.0}) is None
 
 
 def test_claims_follow_from_the_weights() -> None:
     clear = measured(*((0.20 + 0.01 * (index % 3), -0.20 - 0.01 * ((index + 1) % 3)) for index in range(12)))
-    found = judge(viewed("related-words", {"model": {1: clear}}).comparisons)
-    assert [claim.verdict for claim in found].count("higher") == 1  # head 0; the mean of both is near 0
+    result = judge(viewed("related-words", {"model": {1: clear}}).comparisons)
+    assert [claim.verdict for claim in result].count("higher") == 1  # head 0; the mean of both is near 0
     assert not viewed("related-words", {"x": {1: {"scores": None, "weights": []}}}).tables

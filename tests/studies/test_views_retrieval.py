@@ -29,8 +29,8 @@ def shown(pairs: int, window: float, bidirectional: float) -> View:
 
 
 def test_masks_are_compared_with_a_guess_and_with_the_causal_one() -> None:
-    found = judge(shown(4, 0.123, 0.3).comparisons)
-    far = {one.comparison.arm: one for one in found if one.comparison.quantity.name.startswith("accuracy beyond")}
+    measured = judge(shown(4, 0.123, 0.3).comparisons)
+    far = {one.comparison.arm: one for one in measured if one.comparison.quantity.name.startswith("accuracy beyond")}
     assert {mask: one.verdict for mask, one in far.items()} == {
         "causal": "better",
         "bidirectional": "undecided",
@@ -39,6 +39,6 @@ def test_masks_are_compared_with_a_guess_and_with_the_causal_one() -> None:
     }
     assert far["window"].comparison.others[1] == 0.125
     assert far["causal"].comparison.others[1] == 0.4
-    all_distances = {one.comparison.arm: one for one in found if one.comparison.quantity.name == "accuracy"}
+    all_distances = {one.comparison.arm: one for one in measured if one.comparison.quantity.name == "accuracy"}
     assert set(all_distances) == {"bidirectional", "prefix"}
     assert all_distances["bidirectional"].difference < -0.6

@@ -70,18 +70,18 @@ def viewed(by_run: Mapping[str, Mapping[int, Plain]]) -> View:
 
 def claims(view: View, quantity: str) -> dict[str, Claim]:
     """By arm, where a seed has both."""
-    found = [claim for claim in judge(view.comparisons) if claim.comparison.quantity.name == quantity]
-    return {f"{one.comparison.subject} against {one.comparison.against}": one for one in found}
+    measured = [claim for claim in judge(view.comparisons) if claim.comparison.quantity.name == quantity]
+    return {f"{one.comparison.subject} against {one.comparison.against}": one for one in measured}
 
 
 def test_arms_are_compared_with_the_same_model_under_the_usual_scale(by_run: dict[str, dict[int, Plain]]) -> None:
-    found = claims(viewed(by_run), "entropy share")
-    assert {name: claim.verdict for name, claim in found.items()} == {
+    measured = claims(viewed(by_run), "entropy share")
+    assert {name: claim.verdict for name, claim in measured.items()} == {
         "no scale against 1/√d_k": "lower",
         "learned, one per head against 1/√d_k": "undecided",
         "no scale, d_k 64 against 1/√d_k, d_k 64": "undecided",
     }
-    assert [claim.shown for claim in found.values()] == [True, False, None]
+    assert [claim.shown for claim in measured.values()] == [True, False, None]
 
 
 def test_the_exponent_of_alignment_is_the_slope_over_d_k(by_run: dict[str, dict[int, Plain]]) -> None:

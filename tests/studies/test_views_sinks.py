@@ -16,15 +16,15 @@ def a_run(weights: list[list[float]], rise: float) -> dict[str, Any]:
 
 
 def test_every_head_of_a_run_is_measured_and_shown(tiny: RunConfig) -> None:
-    found = probe_named("attention-sinks").measure(fresh(tiny, num_layers=2))
-    assert is_plain(found)
-    assert [len(layer["heads"]) for layer in found["layers"]] == [2, 2]
-    assert viewed("attention-sinks", {"base": {1: found}}).tables
+    measured = probe_named("attention-sinks").measure(fresh(tiny, num_layers=2))
+    assert is_plain(measured)
+    assert [len(layer["heads"]) for layer in measured["layers"]] == [2, 2]
+    assert viewed("attention-sinks", {"base": {1: measured}}).tables
 
 
 def test_readings_are_compared_with_nearness_and_drawn_by_arm(tiny: RunConfig) -> None:
-    found = probe_named("relevance").measure(fresh(tiny, num_layers=2))
-    view = viewed("relevance", {"base": dict.fromkeys((1, 2, 3), found), "other": {1: found | {"layers": []}}})
+    measured = probe_named("relevance").measure(fresh(tiny, num_layers=2))
+    view = viewed("relevance", {"base": dict.fromkeys((1, 2, 3), measured), "other": {1: measured | {"layers": []}}})
     assert [row.count("\N{EN DASH}") for table in tables(view) for row in table.cells] == [0, 2, 0, 2]
     assert {one.against for one in view.comparisons} == {"correlation of nearness", "zero"}
 

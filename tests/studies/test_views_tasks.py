@@ -52,10 +52,10 @@ def test_a_trajectory_begins_at_the_weights_the_run_began_from(tmp_path: Path) -
 @pytest.mark.parametrize(("name", "task"), [("induction", "repeats"), ("in-context", "markov")])
 def test_a_run_of_a_task_is_measured_along_its_training(name: str, task: str, tmp_path: Path) -> None:
     probe = probe_named(name)
-    found = probe.measure(trained(tmp_path, {"task": TASKS[task]}))
-    assert is_plain(found)
-    assert [one["step"] for one in found["steps"]] == [0, 2, 4]
-    assert viewed(name, {"base": {1: found}}).figure is not None
+    measured = probe.measure(trained(tmp_path, {"task": TASKS[task]}))
+    assert is_plain(measured)
+    assert [one["step"] for one in measured["steps"]] == [0, 2, 4]
+    assert viewed(name, {"base": {1: measured}}).figure is not None
     with pytest.raises(UsageError, match="task"):
         probe.measure(trained(tmp_path / "text", {"source": "sample"}))
 
@@ -96,9 +96,9 @@ def induction_run(step: int, second: float, without: tuple[float, float]) -> dic
 def test_the_claims_of_induction_follow_the_numbers() -> None:
     two = {seed: induction_run(40 + 10 * seed, 0.2 + seed / 100, (2.0 + seed / 10, 0.1)) for seed in (1, 2, 3)}
     view = viewed("induction", {"two": two})
-    found = {claim.comparison.quantity.name: claim.verdict for claim in judge(view.comparisons)}
-    assert found["loss in the second occurrence"] == "better"
-    assert found["loss increase without the previous-token head"] == "higher"
+    measured = {claim.comparison.quantity.name: claim.verdict for claim in judge(view.comparisons)}
+    assert measured["loss in the second occurrence"] == "better"
+    assert measured["loss increase without the previous-token head"] == "higher"
     (check,) = view.checks
     assert check.value == pytest.approx(1.0)
     assert check.verdict == "as expected"

@@ -164,10 +164,10 @@ class Bench:
         """The same for each plan; None: it cannot be compiled."""
 
         def took(config: RunConfig, plan: Plan) -> float:
-            found = seconds[plan]
-            if found is None:
+            cost = seconds[plan]
+            if cost is None:
                 raise RuntimeError("no compiler")
-            return found
+            return cost
 
         self.takes(took)
 

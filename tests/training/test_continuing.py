@@ -44,8 +44,8 @@ def sound(path: Path) -> bool:
 def test_weights_optimizer_and_steps_go_on(parent: RunFolder, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in parent.path.rglob("*") if path.is_file()}
     notes: list[str] = []
-    told = lambda event: notes.append(event["text"]) if event["event"] == "note" else None  # noqa: E731
-    folder = continue_run(parent.path, tmp_path / "run", steps=11, callback=told)
+    keep_note = lambda event: notes.append(event["text"]) if event["event"] == "note" else None  # noqa: E731
+    folder = continue_run(parent.path, tmp_path / "run", steps=11, callback=keep_note)
     assert {path: path.read_bytes() for path in parent.path.rglob("*") if path.is_file()} == before
     first, last = bytes_of(folder, 7), bytes_of(parent, 7)
     assert first["model.safetensors"] == last["model.safetensors"]

@@ -151,9 +151,9 @@ def test_a_run_whose_validation_loss_rises_ends(begin: int) -> None:
     config = config_of(begin + 1150, 100, schedule={"name": "linear", "begin": begin or None})
     world = World(config, lambda now: 1.0, 0.05, 0.1)
     world.state.step = begin
-    planner, found = minute_planner(world), {}
+    planner, result = minute_planner(world), {}
     for step in range(begin, begin + 401):
         world.state.best_step = None if step < begin + 100 else begin + min(200, step - begin - step % 100)
-        found[step] = planner(step)
+        result[step] = planner(step)
         world.now += 0.05
-    assert {step: dict(changes) for step, changes in found.items() if changes} == {begin + 400: {"steps": begin + 440}}
+    assert {step: dict(changes) for step, changes in result.items() if changes} == {begin + 400: {"steps": begin + 440}}

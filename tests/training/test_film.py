@@ -47,11 +47,11 @@ def test_of_many_frames_the_first_and_the_newest_remain(
     configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(views, "MOST_LATER", 3)
-    told: list[str] = []
+    texts: list[str] = []
     config = configured(training=FILM)
-    folder = train(config, tmp_path / "run", callback=lambda event: told.append(str(event.get("text"))))
+    folder = train(config, tmp_path / "run", callback=lambda event: texts.append(str(event.get("text"))))
     assert list(folder.film()) == [0, 8, 16, 20]
-    assert any(each.startswith("film: 4 frames") for each in told)
+    assert any(each.startswith("film: 4 frames") for each in texts)
 
 
 def test_a_damaged_frame_is_found_and_not_loaded(filmed: RunFolder, tmp_path: Path) -> None:
@@ -84,8 +84,8 @@ def test_a_curve_has_the_last_step_and_those_of_the_film(
 
 
 def test_a_frame_that_float16_cannot_hold_is_left_out_and_said(configured: Configured, tmp_path: Path) -> None:
-    told: list[str] = []
+    texts: list[str] = []
     config = configured(training=FILM | {"steps": 1, "optimizer": {"learning_rate": 1e6}})
-    folder = train(config, tmp_path / "run", callback=lambda event: told.append(str(event.get("text"))))
+    folder = train(config, tmp_path / "run", callback=lambda event: texts.append(str(event.get("text"))))
     assert list(folder.film()) == [0]
-    assert any("float16" in each for each in told)
+    assert any("float16" in each for each in texts)

@@ -52,9 +52,9 @@ def first_model(folder: RunFolder) -> tuple[Transformer, dict[str, torch.Tensor]
 @pytest.mark.parametrize("parent", [False, True], indirect=True)
 def test_old_rows_stay_and_new_ones_are_drawn(configured, parent: RunFolder, new: Path, tmp_path: Path) -> None:
     notes: list[str] = []
-    told = lambda event: notes.append(event["text"]) if event["event"] == "note" else None  # noqa: E731
+    keep_note = lambda event: notes.append(event["text"]) if event["event"] == "note" else None  # noqa: E731
     config = tuned(configured, parent, new).watched()
-    folder = train(config, tmp_path / "run", init_from=parent.path, callback=told)
+    folder = train(config, tmp_path / "run", init_from=parent.path, callback=keep_note)
     former, grown = load_run(parent.path), load_run(folder.path)
     assert former.tokenizer.name == "char"
     assert grown.tokenizer.name == "char"

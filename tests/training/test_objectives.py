@@ -58,12 +58,12 @@ class TestPose:
         assert torch.equal(asked, inputs == 0)
 
     def test_places_are_a_function_of_seed_step_and_micro(self) -> None:
-        def places(*key: int) -> list[bool]:
+        def positions(*key: int) -> list[bool]:
             return (make_inputs(self.batch, Masking(0.3, 0), *key)[0] == 0).flatten().tolist()
 
         keys = [(1, 0, 0), (2, 0, 0), (1, 1, 0), (1, 0, 1)]
-        assert len({tuple(places(*key)) for key in keys}) == 4
-        assert places(1, 1, 0) == places(1, 1, 0)
+        assert len({tuple(positions(*key)) for key in keys}) == 4
+        assert positions(1, 1, 0) == positions(1, 1, 0)
 
     def test_of_ten_masked_tokens_bert_changes_one_and_keeps_one(self) -> None:
         tokens = torch.full((400, 50), 3)
@@ -138,9 +138,9 @@ class TestRuns:
             nats += (-log_probabilities[hidden].gather(1, window[hidden][:, None])).flatten().tolist()
         for batch_tokens in (1, 50, 4096):
             part = dataset.splits["test"]
-            found = evaluate_split(run.model, part, dataset.tokenizer, masking=masking, batch_tokens=batch_tokens)
-            assert found.num_targets == len(nats)
-            assert found.loss == pytest.approx(np.mean(nats), rel=1e-5)
+            result = evaluate_split(run.model, part, dataset.tokenizer, masking=masking, batch_tokens=batch_tokens)
+            assert result.num_targets == len(nats)
+            assert result.loss == pytest.approx(np.mean(nats), rel=1e-5)
         assert filling.metrics("evaluation")[-1]["test_loss"] == pytest.approx(np.mean(nats), rel=1e-5)
 
     def test_a_mixed_run_is_measured_both_ways(self, configured: Configured, tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ class TestRuns:
         masking = filling_of(config.training.objective, tokenizer)
         assert masking is not None
         measured = folder.metrics("evaluation")[-1]
-        for key, found in (("test_loss", None), ("test_masked_loss", masking)):
-            assert measured[key] == pytest.approx(evaluate_split(run.model, split, tokenizer, masking=found).loss)
+        for key, result in (("test_loss", None), ("test_masked_loss", masking)):
+            assert measured[key] == pytest.approx(evaluate_split(run.model, split, tokenizer, masking=result).loss)
         stream, nats = numpy_stream(0, "blanks", "evaluation"), list[float]()
         for inputs, _ in windows(split, 11, 100):
             for row in inputs:
@@ -163,7 +163,7 @@ class TestRuns:
         assert measured["test_masked_loss"] == pytest.approx(np.mean(nats), rel=1e-5)
 
     @pytest.mark.parametrize(
-        ("changes", "told"),
+        ("changes", "message"),
         [
             ({"training": {"objective": "label"}}, "labels"),
             ({"model": {"shape": "encoder-decoder"}}, "pairs"),
@@ -171,6 +171,6 @@ class TestRuns:
             ({"training": {"objective": "masked"}, "corpus": {"records": "chats", "split": "blocks"}}, "records"),
         ],
     )
-    def test_what_does_not_fit_is_refused(self, changes: dict[str, Any], told: str, configured: Configured) -> None:
-        with pytest.raises(UsageError, match=told):
+    def test_what_does_not_fit_is_refused(self, changes: dict[str, Any], message: str, configured: Configured) -> None:
+        with pytest.raises(UsageError, match=message):
             configured(**changes)

@@ -14,7 +14,7 @@ from tests.training.conftest import Configured, gradients, trainer
 from vitral.core.errors import UsageError
 from vitral.data.batches import IGNORED
 from vitral.model import ModelConfig, Transformer
-from vitral.model.selfcheck import check_device
+from vitral.model.transformer import check_device
 from vitral.training.loop import ScheduleConfig, backward, learning_rate, one_step
 
 
@@ -27,14 +27,14 @@ class TestGradients:
         """Those of two batches of three are those of one batch of the same six windows."""
         two = trainer(configured(model=self.PLAIN), tmp_path)
         loss = sum(float(backward(two, 5, micro)[0]) for micro in range(2))
-        found = gradients(two.model)
+        result = gradients(two.model)
         two.model.zero_grad()
         batches = (two.batches.batch(5, micro) for micro in range(2))
         inputs, targets = (torch.cat(both) for both in zip(*batches, strict=True))
         mean = functional.cross_entropy(two.model(inputs).flatten(0, 1), targets.flatten())
         mean.backward()
         assert loss == pytest.approx(mean.item(), rel=1e-14)
-        torch.testing.assert_close(found, gradients(two.model), rtol=0, atol=1e-14)
+        torch.testing.assert_close(result, gradients(two.model), rtol=0, atol=1e-14)
 
     @pytest.mark.parametrize("mask", [None, {"name": "prefix", "length": 3}])
     def test_accumulated_records_are_one_batch(
@@ -110,8 +110,8 @@ class TestSchedules:
         ],
     )
     def test_by_hand(self, schedule: dict[str, Any], rates: list[float]) -> None:
-        found = [learning_rate(ScheduleConfig.parse(schedule), 8.0, step, 5) for step in range(5)]
-        assert found == pytest.approx(rates, rel=1e-12)
+        result = [learning_rate(ScheduleConfig.parse(schedule), 8.0, step, 5) for step in range(5)]
+        assert result == pytest.approx(rates, rel=1e-12)
 
 
 class TestDevices:

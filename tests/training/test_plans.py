@@ -30,9 +30,9 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_threads_of_the_environment_are_taken_unmeasured(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
-    found = bench.plan()
-    assert found.config.training == bench.configured(training={"threads": 7}).training
-    assert (found.notes, bench.asked) == ((), [])
+    result = bench.plan()
+    assert result.config.training == bench.configured(training={"threads": 7}).training
+    assert (result.notes, bench.asked) == ((), [])
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -40,12 +40,12 @@ def test_threads_of_the_environment_are_taken_unmeasured(bench: Bench, monkeypat
 def test_the_faster_number_of_threads_is_chosen_and_written(one: float, two: float, chosen: int, bench: Bench) -> None:
     bench.threads({1: one, 2: two})
     before = torch.get_num_threads()
-    found = bench.plan()
-    assert found.config.training == bench.configured(training={"threads": chosen}).training
+    result = bench.plan()
+    assert result.config.training == bench.configured(training={"threads": chosen}).training
     assert {(threads, plan) for threads, plan, _ in bench.asked} == {(1, FLOAT), (2, FLOAT)}
-    assert (len(found.notes), found.decisions) == (1, ())
+    assert (len(result.notes), result.decisions) == (1, ())
     assert torch.get_num_threads() == before
-    assert resolve_plan(found.config, build, 10**6).config is found.config
+    assert resolve_plan(result.config, build, 10**6).config is result.config
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -59,12 +59,12 @@ def test_trials_get_a_twentieth_of_a_time_limit(minutes: float, bench: Bench) ->
 @pytest.mark.parametrize(("bfloat16", "chosen"), [(0.5, "bfloat16"), (1.25, "float32"), (7.0, "float32")])
 def test_the_faster_precision_is_chosen_and_written(bfloat16: float, chosen: str, bench: Bench) -> None:
     bench.plans({FLOAT: 1.0, BRAIN: bfloat16})
-    found = bench.plan(plan="auto", dtype="bfloat16", steps=20)
-    assert (found.config.training.dtype, found.config.training.compile) == (chosen, False)
-    assert found.config.training.plan == "as-written"
+    result = bench.plan(plan="auto", dtype="bfloat16", steps=20)
+    assert (result.config.training.dtype, result.config.training.compile) == (chosen, False)
+    assert result.config.training.plan == "as-written"
     assert list(dict.fromkeys(plan for _, plan, _ in bench.asked)) == [FLOAT, BRAIN]
-    assert len(found.notes) == 1
-    assert resolve_plan(found.config, build, 10**6).config is found.config
+    assert len(result.notes) == 1
+    assert resolve_plan(result.config, build, 10**6).config is result.config
 
 
 @pytest.mark.parametrize(("most", "rows", "length"), [(0.0, 1, 5), (99.0, 3, 11)])
@@ -83,11 +83,11 @@ def test_a_step_is_estimated_from_a_part_of_it(
         return model
 
     config = configured()
-    found = time_steps(config, watched, least=most, most=most)
+    result = time_steps(config, watched, least=most, most=most)
     work = {n: n * cost(config.model.model_copy(update={"context_length": n}), 7).forward_flops for n in (5, 11)}
     passes = config.training.accumulation * 3 * work[11] / (rows * work[length])
     assert (set(shapes[:2]), set(shapes[2:])) == ({(1, 5)}, {(rows, length)})
-    assert found == pytest.approx(passes + 1.0)
+    assert result == pytest.approx(passes + 1.0)
 
 
 def test_a_long_run_tries_the_compiler_and_goes_on_without_it(bench: Bench) -> None:
@@ -96,16 +96,16 @@ def test_a_long_run_tries_the_compiler_and_goes_on_without_it(bench: Bench) -> N
     bench.plans(seconds)
     assert bench.plan(**long).config.training.compile
     bench.plans({**seconds, ("bfloat16", True): None})
-    found = bench.plan(**long)
-    assert not found.config.training.compile
-    assert found.notes[0] == NO_COMPILER
+    result = bench.plan(**long)
+    assert not result.config.training.compile
+    assert result.notes[0] == NO_COMPILER
 
 
 def test_minutes_become_steps(bench: Bench) -> None:
     bench.plans({FLOAT: 0.25})
     schedule = {"name": "linear", "warmup_steps": 100}
-    found = bench.plan(minutes=2, schedule=schedule, evaluate_every=500).config.training
-    assert (found.steps, found.evaluate_every, found.minutes, found.schedule.warmup_steps) == (480, 96, None, 48)
+    result = bench.plan(minutes=2, schedule=schedule, evaluate_every=500).config.training
+    assert (result.steps, result.evaluate_every, result.minutes, result.schedule.warmup_steps) == (480, 96, None, 48)
     with pytest.raises(UsageError, match=r"training\.minutes: 0\.01 .*; allow more time"):
         bench.plan(minutes=0.01)
 
@@ -118,8 +118,8 @@ def test_a_short_text_is_not_learned_by_heart(dropout: float, steps: int, bench:
         training={"minutes": 2, "batch_size": 2, "accumulation": 1, "evaluate_every": 500},
         model={"context_length": 5, "dropout": dropout},
     )
-    found = resolve_plan(config, build, 100)
-    assert (found.config.training.steps, found.config.training.evaluate_every) == (steps, steps // 5)
+    result = resolve_plan(config, build, 100)
+    assert (result.config.training.steps, result.config.training.evaluate_every) == (steps, steps // 5)
 
 
 @pytest.mark.parametrize(
@@ -129,9 +129,9 @@ def test_the_size_fits_the_speed_and_the_text(flops_a_second: float, num_tokens:
     """A step takes its floating-point operations divided by the speed of the processor."""
     bench.takes(lambda config, _: 3 * cost(config.model, 7).forward_flops * config.tokens_per_step / flops_a_second)
     plan = bench.plan(num_tokens, **TEN_MINUTES)
-    found = plan.config
-    assert (len(plan.decisions), found.model.d_model, found.training.plan) == (1, width, "as-written")
-    assert found.training.steps >= next(size.least_steps for size in LADDER if size.model["d_model"] == width) * 0.9
+    result = plan.config
+    assert (len(plan.decisions), result.model.d_model, result.training.plan) == (1, width, "as-written")
+    assert result.training.steps >= next(size.least_steps for size in LADDER if size.model["d_model"] == width) * 0.9
 
 
 @pytest.mark.parametrize("fitted", ["plan", "regularisation"])

@@ -42,7 +42,7 @@ def test_the_measured_speed_decides_how_often_a_text_is_seen(bench: Bench) -> No
     config = bench.configured(training=how, model={"d_model": 2, "num_heads": 1, "d_ff": 2})
     for times, row in ((0.5, TABLE[0]), (12, TABLE[1]), (30, TABLE[2])):
         num_tokens = int(600 * config.tokens_per_step / times)
-        found = resolve_plan(config, build, num_tokens).config
-        assert count_parameters(found.model, 1) < ROOMY * num_tokens
-        assert found.model.dropout == DropoutConfig(**row.dropout)
-        assert found.training.regularisation is None
+        result = resolve_plan(config, build, num_tokens).config
+        assert count_parameters(result.model, 1) < ROOMY * num_tokens
+        assert result.model.dropout == DropoutConfig(**row.dropout)
+        assert result.training.regularisation is None

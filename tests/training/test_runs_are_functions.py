@@ -57,8 +57,8 @@ def test_a_loaded_run_measures_what_training_measured(configured: Configured, st
     best = min(evaluations, key=lambda event: event["validation_loss"])
     assert run.step == best["step"]
     for part in ("validation", "test"):
-        found = evaluate_split(run.model, dataset.splits[part], run.tokenizer).loss
-        assert found == best[f"{part}_loss"]
+        result = evaluate_split(run.model, dataset.splits[part], run.tokenizer).loss
+        assert result == best[f"{part}_loss"]
 
 
 def test_the_mean_training_loss_is_since_the_last_evaluation(straight: RunFolder) -> None:

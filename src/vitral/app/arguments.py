@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce, wraps
@@ -128,6 +129,14 @@ TableFormat = Literal["text", "json", "csv", "markdown", "latex"]
 Form = Literal["text", "markdown", "html", "json", "latex"]
 
 
+class _OfRuns(type):
+    """The type of `Run` for validation: while its module, which brings PyTorch, is not loaded there is no run."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        loaded = sys.modules.get("vitral.app.run")
+        return loaded is not None and isinstance(value, loaded.Run)
+
+
 def validated(function: F) -> F:
     """The function with its arguments validated; nothing is imported or compared before the first call.
 
@@ -143,9 +152,7 @@ def validated(function: F) -> F:
 
         given.__module__ = function.__module__
         given.__annotations__ = {name: kind for name, kind in function.__annotations__.items() if name != "return"}
-        names: dict[str, Any] = {}
-        if "Run'" in str(given.__annotations__):  # its module brings PyTorch
-            names["Run"] = _class_of_runs()
+        names = {"Run": _OfRuns("Run", (), {})}
         hints = get_type_hints(given, vars(inspect.getmodule(function)), names, include_extras=True)
         given.__annotations__ = hints
         parameters = inspect.signature(function).parameters.values()
@@ -231,13 +238,13 @@ def _complaint(
     known = inspect.signature(function).parameters
     if first["type"] == "unexpected_keyword_argument":
         name = str(first["loc"][-1])
-        return _("unknown argument {name!r}, {hint}", name=name, hint=nearest(name, known))
+        return _("unknown argument {name!r}, {hint}", name=name, hint=nearest(name, known.keys() - {"self"}))
     if first["type"].startswith("missing"):
         return _("{name}: is required", name=first["loc"][-1])
     data: dict[Any, Any] = {**dict(zip(known, given, strict=False)), **named}
     message = first_complaint(error, data)
-    place = first["loc"][0]
-    return f"{[*known][min(place, len(known) - 1)]}: {message}" if isinstance(place, int) else message
+    at = first["loc"][0]
+    return f"{[*known][min(at, len(known) - 1)]}: {message}" if isinstance(at, int) else message
 
 
 def given(**options: Any) -> dict[str, Any]:
@@ -260,8 +267,8 @@ def of_text(
 ) -> dict[str, Any]:
     """How a text is read, as a layer of configuration."""
     lists = {"glob": [*glob], "specials": [*specials]}
-    found = given(encoding=encoding, field=field, replacement=replace, **lists, **keys)
-    return {"corpus": found} if found else {}
+    corpus = given(encoding=encoding, field=field, replacement=replace, **lists, **keys)
+    return {"corpus": corpus} if corpus else {}
 
 
 def steps_planned(plan: str | None) -> dict[str, Any]:

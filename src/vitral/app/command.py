@@ -84,13 +84,13 @@ def callback(command: Command, extra: Mapping[str, Any]) -> Callable[..., None]:
         for name in keywords:
             rest |= _settings(rest.pop(name, ()))
         words = [word for name in several for word in rest.pop(name, ())]
-        found: list[Any] = []
+        results: list[Any] = []
         with command.around(**given) as more:
             if each:
-                found.append((word, partial(command.function, word, **rest, **more)) for word in words)
+                results.append((word, partial(command.function, word, **rest, **more)) for word in words)
             else:
-                found.append(command.function(*words, **rest, **more))
-        code = sum(command.view(one, **for_view) or 0 for one in found)
+                results.append(command.function(*words, **rest, **more))
+        code = sum(command.view(one, **for_view) or 0 for one in results)
         if code:
             raise typer.Exit(code)
 

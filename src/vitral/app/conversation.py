@@ -23,9 +23,9 @@ def speakers_of(run: Run) -> tuple[str, str]:
     """The lines that begin the turns of the two who speak most in a run's text; empty where there are none."""
     with suppress(UsageError):
         text = run.tokenizer.decode(run.dataset().splits["train"].tokens[:SEARCHED])
-        found = [line for line, turns in Counter(SPEAKER.findall(text)).most_common(2) if turns >= LEAST]
-        if len(found) > 1:
-            return found[1], found[0]
+        speakers = [line for line, turns in Counter(SPEAKER.findall(text)).most_common(2) if turns >= LEAST]
+        if len(speakers) > 1:
+            return speakers[1], speakers[0]
     return "", ""
 
 
@@ -62,7 +62,7 @@ class Conversation(Shown, Tabular):
         self.run.encode(text, replace=self.options.get("replace"))  # it names the place in the message
         asked, pieces = [*self.messages, {"role": "user", "content": text}], list[str]()
 
-        def told(piece: str) -> None:
+        def collect(piece: str) -> None:
             pieces.append(piece)
             if len(pieces) > 1:  # the first one is the prompt
                 on_text(piece)
@@ -70,7 +70,7 @@ class Conversation(Shown, Tabular):
         options = {**self.options, "seed": self.options.get("seed", 0) + len(asked)}
         stop = list(MARKERS["chats"]) if self.speakers is None else [TURN]
         try:
-            self.run.generate(self._shortened(asked), **options, stop=stop, crop=True, on_text=told)
+            self.run.generate(self._shortened(asked), **options, stop=stop, crop=True, on_text=collect)
         finally:
             if pieces:
                 self.messages = [*asked, {"role": "assistant", "content": "".join(pieces[1:])}]

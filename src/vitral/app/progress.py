@@ -16,7 +16,7 @@ from vitral.evaluation.copying import COPIED_WORDS, copied_share
 from vitral.report.notebook import ProgressView, progress_html
 from vitral.report.sections import Preformatted
 from vitral.runs.objectives import predicts_next
-from vitral.training import Callback, Event, all_of
+from vitral.training import Callback, Event, all_of, silent
 from vitral.training.deadline import OTHER_STEPS
 
 REDRAWN_EVERY = 0.5
@@ -139,37 +139,37 @@ class TrainingState:
     def measured(self) -> str:
         """The last evaluation, or the early one, compared with the n-gram baselines."""
         unit = loss_unit(self.objective)
-        if found := self.last.get("evaluation"):
-            loss = found["test_loss"]
-            told = _(
+        if event := self.last.get("evaluation"):
+            loss = event["test_loss"]
+            text = _(
                 "step {step:,}: validation {validation:.3f} · test {test:.3f} {unit}",
-                step=found["step"],
-                validation=found["validation_loss"],
+                step=event["step"],
+                validation=event["validation_loss"],
                 test=loss,
                 unit=unit,
             )
-        elif found := self.last.get("early"):
-            loss = found["validation_loss"]
-            told = _(
+        elif event := self.last.get("early"):
+            loss = event["validation_loss"]
+            text = _(
                 "step {step:,}: {loss:.3f} {unit} on {tokens:,} tokens of the validation split",
-                step=found["step"],
+                step=event["step"],
                 loss=loss,
                 unit=unit,
-                tokens=found["tokens"],
+                tokens=event["tokens"],
             )
         else:
             return _("not evaluated yet")
         if self.baselines is None or not self.is_causal_lm:
-            return told
-        return f"{told}, {rank_among_baselines(loss, self.baselines.orders, self.last['lines']['problems'])}"
+            return text
+        return f"{text}, {rank_among_baselines(loss, self.baselines.orders, self.last['lines']['problems'])}"
 
     def compared(self) -> str:
         """The n-gram baselines in one line; empty where they are not known or do not apply."""
         if self.baselines is None or not self.is_causal_lm:
             return ""
         named = (f"{baseline_name(order)} {number(loss, '.3f')}" for order, loss in self.baselines.orders.items())
-        told = N_("n-gram baselines of the test split, nats per token (lower is better): {losses}")
-        return _(told, losses=" · ".join(named))
+        sentence = N_("n-gram baselines of the test split, nats per token (lower is better): {losses}")
+        return _(sentence, losses=" · ".join(named))
 
     def view(self) -> ProgressView:
         """The state as it is shown now."""
@@ -195,9 +195,10 @@ def sample_heading(sample: Mapping[str, Any]) -> str:
     share = copied_share(sample)
     if share is None:
         return after
-    said = N_("{share:.0%} copied ({words} or more words in a row from the text)")
-    told = _(said if share else N_("nothing copied ({words} or more words in a row)"), share=share, words=COPIED_WORDS)
-    return f"{after} · {told}"
+    sentence = N_("{share:.0%} copied ({words} or more words in a row from the text)")
+    if not share:
+        sentence = N_("nothing copied ({words} or more words in a row)")
+    return f"{after} · {_(sentence, share=share, words=COPIED_WORDS)}"
 
 
 def _clock(seconds: float) -> str:
@@ -233,13 +234,14 @@ def in_notebook() -> bool:
 
 
 @contextmanager
-def progress_shown(progress: bool | None, callback: Callback) -> Generator[Callback]:
+def progress_shown(progress: bool | None, callback: Callback | None) -> Generator[Callback]:
     """A callback that also shows the progress of the training in the block.
 
     Args:
         progress: None: only in a notebook; True also elsewhere, as lines; False nowhere.
-        callback: of the caller; it receives every event.
+        callback: of the caller, if there is one; it receives every event.
     """
+    callback = callback or silent
     if progress is False or (progress is None and not in_notebook()):
         yield callback
         return
@@ -286,25 +288,25 @@ class Lines:
         """Print an event, if it is worth a line."""
         state, kind, in_study = self.state, event["event"], "arm" in event
         state.take(event)
-        told = lasting(event)
+        line = lasting(event)
         if kind == "start":
-            told = state.headline()
+            line = state.headline()
         elif kind == "lines" and state.compared() != self._compared:
-            told = self._compared = state.compared()
+            line = self._compared = state.compared()
         elif kind == "step" and time.monotonic() - self._said >= PRINTED_EVERY:
             self._said = time.monotonic()
-            told = state.progress()
+            line = state.progress()
         elif kind == "early" or (kind == "evaluation" and not (in_study and event["step"] < state.steps[2])):
-            told = state.measured()
+            line = state.measured()
         elif kind == "sample" and in_study:
             words = " ".join(event["text"].split())
-            told = f"{sample_heading(event)}: {words[:BRIEF]}{'…' * (len(words) > BRIEF)}"
+            line = f"{sample_heading(event)}: {words[:BRIEF]}{'…' * (len(words) > BRIEF)}"
         elif kind == "sample":
-            told = f"--- {sample_heading(event)}\n{event['text']}\n---"
+            line = f"--- {sample_heading(event)}\n{event['text']}\n---"
         elif kind == "probe":
-            told = state.measuring
-        if told is not None:
-            print(visible(told), flush=True)
+            line = state.measuring
+        if line is not None:
+            print(visible(line), flush=True)
 
 
 class Display:

@@ -92,8 +92,8 @@ class Samples(Shown, Tabular):
 
     def _headed(self) -> Iterator[tuple[str, str]]:
         """Each text, and its heading if there are several."""
-        for place, sample in enumerate(self.samples, start=1):
-            heading = "" if len(self) == 1 else _("{n} of {all}", n=place, all=len(self))
+        for index, sample in enumerate(self.samples, start=1):
+            heading = "" if len(self) == 1 else _("{n} of {all}", n=index, all=len(self))
             if heading and sample.score is not None:
                 heading += _(", log-probability {score}", score=number(sample.score, ".3f"))
             yield sample.prompt + sample.text, heading
@@ -132,8 +132,8 @@ class FilledGaps(Shown, Tabular):
             perplexity=self.found.pseudo_perplexity,
             n=self.found.scored,
         )
-        found = self.table() if self.found.gaps else Paragraph(_("There is no gap in it: write [MASK] for each."))
-        return plain_text("", [Preformatted(self.found.text), found, Paragraph(surely)])
+        fillings = self.table() if self.found.gaps else Paragraph(_("There is no gap in it: write [MASK] for each."))
+        return plain_text("", [Preformatted(self.found.text), fillings, Paragraph(surely)])
 
     def table(self) -> Table:
         """The fillings of each gap, the likeliest first."""
@@ -185,8 +185,8 @@ class Inspection(Shown, Tabular):
         lens, part = self.found["lens"], mixer(self.found)
         points = lens["points"][::-1][:: 1 + (len(lens["points"]) - 1) // POINTS][::-1]  # with the last one
         rows = [
-            (token, *(best(point["positions"][place], lens["targets"][place]) for point in points))
-            for place, token in enumerate(token_names(self.found))
+            (token, *(best(point["positions"][index], lens["targets"][index]) for point in points))
+            for index, token in enumerate(token_names(self.found))
         ]
         title = _("Logit lens: most probable token, its probability, ✓ where it is the true one")
         return Table(title, (_("position"), *(point_label(point["point"], part) for point in points)), tuple(rows))
@@ -230,7 +230,7 @@ class Names(Shown, Tabular):
 
     kind: str
     descriptions: Mapping[str, str]
-    minutes: Mapping[str, Mapping[str, float]]
+    minutes: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
     peers: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
 
     def __iter__(self) -> Iterator[str]:
@@ -314,19 +314,19 @@ class Bundle:
 
     def __str__(self) -> str:
         """Where it is, and what it carries of the text."""
-        place = _("page: {path} ({size:.1f} MB); open it in a browser", path=self.path, size=self.size / 1e6)
-        told = N_(
+        file = _("page: {path} ({size:.1f} MB); open it in a browser", path=self.path, size=self.size / 1e6)
+        content = N_(
             "it carries the model and its vocabulary, and no passage and no count of the text; the model can still "
             "write what it has read: try it before you share it"
         )
         if self.passages:
-            told = N_(
+            content = N_(
                 "it carries the model, its vocabulary, {passages} passages of the held-out text, and counts of up to "
                 "{order} tokens in a row"
             )
         if self.passages and not self.order:
-            told = N_("it carries the model, its vocabulary, and {passages} passages of the held-out text")
-        return f"{place}\n{_(told, passages=self.passages, order=self.order)}"
+            content = N_("it carries the model, its vocabulary, and {passages} passages of the held-out text")
+        return f"{file}\n{_(content, passages=self.passages, order=self.order)}"
 
     def plain(self) -> dict[str, Any]:
         """As plain data."""

@@ -28,9 +28,9 @@ from vitral.decoding.reader import source_ids
 from vitral.model import count_parameters
 from vitral.model.hooked import HookedTransformer
 from vitral.model.modes import evaluating
-from vitral.model.selfcheck import check_device
+from vitral.model.transformer import check_device
 from vitral.runs import enter, load_run
-from vitral.runs.loading import warn_on_stderr
+from vitral.runs.loading import load_frame, warn_on_stderr
 from vitral.runs.zoo import located
 
 if TYPE_CHECKING:
@@ -159,8 +159,6 @@ class Run(Shown):
         Raises:
             UsageError: the film has no such frame, or it is damaged.
         """
-        from vitral.runs.loading import load_frame
-
         made = copy(self)
         made.model, made.step, made.frame = load_frame(self.sealed, self.model, step, self.sealed.film()), step, step
         made.hooks = ()

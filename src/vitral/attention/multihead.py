@@ -112,8 +112,8 @@ class MultiHeadAttention(nn.Module):
         scale = self.scale()
         named = {"none": 1.0, "adaptive": 1.0, "sqrt": 1 / math.sqrt(self.d_head), "linear": 1 / self.d_head}
         given = named[scale] if isinstance(scale, str) else scale
-        found = given if isinstance(given, Tensor) else torch.tensor(given, dtype=torch.float64)
-        return found.detach().reshape(-1, 1)
+        factors = given if isinstance(given, Tensor) else torch.tensor(given, dtype=torch.float64)
+        return factors.detach().reshape(-1, 1)
 
     def forward(
         self,

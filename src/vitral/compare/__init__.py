@@ -210,4 +210,4 @@ class RunComparison(Shown, Tabular):
 
 
 def _value(config: Mapping[str, Any], key: str) -> Any:
-    return reduce(lambda found, part: found.get(part) if isinstance(found, Mapping) else None, key.split("."), config)
+    return reduce(lambda table, part: table.get(part) if isinstance(table, Mapping) else None, key.split("."), config)

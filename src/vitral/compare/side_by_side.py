@@ -63,14 +63,14 @@ def compare(
     Raises:
         UsageError: fewer than two runs, or one of them cannot be read.
     """
-    notes, runs, named, found = list[str](), list[ComparedRun](), [*named], dict[str, RunSummary]()
+    notes, runs, named, summaries = list[str](), list[ComparedRun](), [*named], dict[str, RunSummary]()
     for below in map(runs_below, named):
         notes += below.notes
         for run in below.runs:
-            if (place := os.path.realpath(run.path)) not in found or run.path in named:
-                found[place] = run
-    names = short_names([summary.path for summary in found.values()])
-    for summary, name in zip(found.values(), names, strict=True):
+            if (path := os.path.realpath(run.path)) not in summaries or run.path in named:
+                summaries[path] = run
+    names = short_names([summary.path for summary in summaries.values()])
+    for summary, name in zip(summaries.values(), names, strict=True):
         try:
             run = load_run(summary.path)
         except VitralError as error:
@@ -98,12 +98,12 @@ def related(run: LoadedRun, other: LoadedRun, corpora: Sequence[str | Path] = ()
         that of the other as a `PairedDifference`, or None.
     """
     runs = [_compared(each, summarize_run(each.folder.path), {}, corpora) for each in (other, run)]
-    (found,) = _relations(runs)
-    changed = RunComparison(tuple(runs), (found,), "", 0).changed
+    (relation,) = _relations(runs)
+    changed = RunComparison(tuple(runs), (relation,), "", 0).changed
     return {
-        "batches": found.batches,
+        "batches": relation.batches,
         "changed": [*changed],
-        "difference": found.difference and asdict(found.difference),
+        "difference": relation.difference and asdict(relation.difference),
     }
 
 
@@ -135,19 +135,19 @@ def _compared(
     run: LoadedRun, summary: RunSummary, sample: dict[str, Any], corpora: Sequence[str | Path] | None
 ) -> ComparedRun:
     """The run with its losses on the test split, target by target; of another objective only their mean."""
-    config, told = run.sealed.config, dict[str, Any]()
+    config, losses = run.sealed.config, dict[str, Any]()
     try:
         if corpora is not None:
             dataset = run.sealed.dataset(run.sealed.own_among(corpora))
             split, masking = final_split(dataset), masking_of(config.training.objective, run.tokenizer)
-            told["is_whole"] = split is dataset.splits["test"]
+            losses["is_whole"] = split is dataset.splits["test"]
             if predicts_next(config.training.objective):
-                told["targets"] = target_losses(run.model, split, run.tokenizer)
-                told["loss"] = told["targets"].whole
+                losses["targets"] = target_losses(run.model, split, run.tokenizer)
+                losses["loss"] = losses["targets"].whole
             else:
-                told["loss"] = evaluate_split(run.model, split, run.tokenizer, masking=masking)
+                losses["loss"] = evaluate_split(run.model, split, run.tokenizer, masking=masking)
     except UsageError as error:
-        told = {"why": reason(error)}
+        losses = {"why": reason(error)}
     speeds = []
     with suppress(UsageError):
         speeds = [event["tokens_per_second"] for event in run.folder.metrics("step")]
@@ -158,7 +158,7 @@ def _compared(
         checkpoint=run.checkpoint.step,
         tokens_per_step=config.tokens_per_step,
         tokens_per_second=median(speeds) if speeds else None,
-        **told,
+        **losses,
         **sample,
     )
 
@@ -218,9 +218,9 @@ def _difference(run: ComparedRun, other: ComparedRun, unit: str, confidence: flo
     if one is None or two is None:
         raise UsageError(run.why or other.why or N_("the losses were not measured"))
     blocks = [float(value) for value in block_differences(one, two, same_tokens=same_tokens)]
-    found = mean_interval(blocks, confidence)
+    interval = mean_interval(blocks, confidence)
     shared = int((one.nats + two.nats == one.nats + two.nats).sum()) if same_tokens else None  # NaN is not itself
-    return PairedDifference(unit, found.mean, found.low, found.high, confidence, tuple(blocks), shared)
+    return PairedDifference(unit, interval.mean, interval.low, interval.high, confidence, tuple(blocks), shared)
 
 
 def _batches(run: ComparedRun, other: ComparedRun) -> tuple[Batches, tuple[str, ...]]:

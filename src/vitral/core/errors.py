@@ -29,10 +29,10 @@ class VitralError(Exception):
 
     exit_code = 2
 
-    def __init__(self, sentence: str = "", /, **places: Any) -> None:
+    def __init__(self, sentence: str = "", /, **values: Any) -> None:
         """Hold the sentence, with values in its places; see `vitral.core.language`."""
         message = sentence if isinstance(sentence, Message) else N_(sentence)
-        super().__init__(message.format(**places) if places else message)
+        super().__init__(message.format(**values) if values else message)
 
     def __str__(self) -> str:
         """The message in the current language on one line, without what steers a terminal."""
@@ -41,7 +41,7 @@ class VitralError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """IPython's lines, instead of a traceback through our files: the caller's own lines, and the message."""
-        return told_in_notebook(self)
+        return notebook_lines(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy has the same message and attributes, whatever the constructor takes."""
@@ -110,10 +110,10 @@ class Interrupted(KeyboardInterrupt):
 
     def _render_traceback_(self) -> list[str]:
         """IPython's lines."""
-        return told_in_notebook(self)
+        return notebook_lines(self)
 
 
-def told_in_notebook(error: BaseException) -> list[str]:
+def notebook_lines(error: BaseException) -> list[str]:
     """An error in lines: the caller's own code, and the message; with VITRAL_TRACEBACK=1 the whole traceback."""
     if os.environ.get(TRACEBACK) == "1":
         return traceback.format_exception(error)

@@ -289,8 +289,8 @@ def is_left_behind(name: str) -> bool:
     >>> is_left_behind(temporary_name("best")), is_left_behind("notes.tmp")
     (False, False)
     """
-    found = _TEMPORARY.fullmatch(name)
-    return found is not None and found[1] in (None, _machine()) and not _is_alive(int(found[2]))
+    match = _TEMPORARY.fullmatch(name)
+    return match is not None and match[1] in (None, _machine()) and not _is_alive(int(match[2]))
 
 
 @cache
@@ -353,12 +353,12 @@ def json_object(raw: bytes) -> dict[str, Any]:
         ValueError: there is none.
     """
     try:
-        found: Any = json.loads(raw)
+        content: Any = json.loads(raw)
     except RecursionError:
         raise ValueError(N_("it is nested too deeply")) from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise ValueError(N_("it is not a JSON object"))
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", content)
 
 
 def listing(files: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:

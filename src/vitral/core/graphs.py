@@ -115,8 +115,8 @@ def graph_of(function: Traced, inputs: Mapping[str, Tensor]) -> Plain:
 
     Returns:
         {"inputs": names, "shapes": their shapes, "constants": [{"shape", "data"}], "nodes": [[operation, arguments]],
-        "outputs": {name: place}}. Places count inputs, then constants, then nodes. An argument is a number, true or
-        false, null, a text, a list, {"at": place} or {"number": "inf", "-inf" or "nan"}.
+        "outputs": {name: index}}. Indices count inputs, then constants, then nodes. An argument is a number, true or
+        false, null, a text, a list, {"at": index} or {"number": "inf", "-inf" or "nan"}.
 
     Raises:
         NotInGraphs: the function uses an operation that the interpreter lacks, or decides something by a number.
@@ -168,9 +168,9 @@ def graph_with_weights(
         raise NotInGraphs("the computation has no graph: {reason}", reason=first) from None
     writer = _Writer(program, graph, list(inputs))
     written, values = writer.graph(names), writer.constants
-    for place, name in enumerate(inputs):
+    for index, name in enumerate(inputs):
         for axis, length in (lengths or {}).get(name, {}).items():
-            written["shapes"][place][axis] = length.__name__
+            written["shapes"][index][axis] = length.__name__
     return written | {"constants": [{"name": name, "shape": [*value.shape]} for name, value in values.items()]}, values
 
 
@@ -241,8 +241,8 @@ class _Writer:
 
     def __init__(self, program: Any, graph: Any, names: list[str]) -> None:
         self.program, self.nodes_of_graph, self.names = program, list(graph.nodes), names
-        self.places: dict[str, int] = {}  # of the graph's nodes
-        self.lengths: dict[tuple[int, int], int] = {}  # the place of the length of an axis
+        self.indices: dict[str, int] = {}  # of the graph's nodes
+        self.lengths: dict[tuple[int, int], int] = {}  # the index of the length of an axis
         self.nodes: list[list[Any]] = []
         self.constants: dict[str, Tensor] = {}
         self.shapes: list[list[Any]] = []
@@ -256,11 +256,11 @@ class _Writer:
         for node in nodes:
             if node.op == "call_function" and node in needed:
                 self.call(node)
-        outputs = dict(zip(names, (self.places[node.name] for node in last.args[0]), strict=True))
+        outputs = dict(zip(names, (self.indices[node.name] for node in last.args[0]), strict=True))
         return {"inputs": self.names, "shapes": self.shapes, "constants": [], "nodes": self.nodes, "outputs": outputs}
 
     @property
-    def next_place(self) -> int:
+    def next_index(self) -> int:
         return len(self.names) + len(self.constants) + len(self.nodes)
 
     def placeholders(self, placeholders: list[Any]) -> None:
@@ -268,15 +268,15 @@ class _Writer:
         specs = self.program.graph_signature.input_specs
         kinds = {node.name: spec for node, spec in zip(placeholders, specs, strict=True)}
         given = [node for node in placeholders if kinds[node.name].kind.name == "USER_INPUT"]
-        for place, node in enumerate(given):
-            self.places[node.name] = place
+        for index, node in enumerate(given):
+            self.indices[node.name] = index
             self.shapes.append(list(node.meta["val"].shape))
         for node in placeholders:
             target = kinds[node.name].target
             if target is None:  # an input, or a token of an operation with effects, which is refused by its name
                 continue
             known = self.program.state_dict if target in self.program.state_dict else self.program.constants
-            self.places[node.name] = self.next_place
+            self.indices[node.name] = self.next_index
             self.constants[_named(target, len(self.constants))] = known[target].detach()
 
     def call(self, node: Any) -> None:
@@ -284,27 +284,27 @@ class _Writer:
         if name in NOTHING:
             return
         if name in SAME and node.name not in self.named:
-            self.places[node.name] = self.places[node.args[0].name]
+            self.indices[node.name] = self.indices[node.args[0].name]
             return
         if name == "_to_copy" and not _narrows(node):
             name = "clone"
         if name not in OPERATIONS or (name == "bitwise_not" and node.meta["val"].dtype != torch.bool):
             raise NotInGraphs("the computation has no graph: the operation {name} is not supported", name=name)
         if name == "sym_size.int":  # asked for again and again
-            axis = self.places[node.args[0].name], node.args[1]
-            self.places[node.name] = self.lengths.setdefault(axis, self.next_place)
-            if self.places[node.name] != self.next_place:
+            axis = self.indices[node.args[0].name], node.args[1]
+            self.indices[node.name] = self.lengths.setdefault(axis, self.next_index)
+            if self.indices[node.name] != self.next_index:
                 return
         arguments = [self.plain(argument) for argument in _arguments(node)]
         if name == "_to_copy":
             arguments = [arguments[0], "bool" if node.meta["val"].dtype == torch.bool else "int"]
-        self.places[node.name] = self.next_place
+        self.indices[node.name] = self.next_index
         self.nodes.append([name, arguments])
 
     def plain(self, value: Any) -> Any:
         """An argument as plain data."""
         if isinstance(value, torch.fx.Node):
-            return {"at": self.places[value.name]}
+            return {"at": self.indices[value.name]}
         if isinstance(value, (list, tuple)):
             return [self.plain(each) for each in cast(list[Any], value)]
         if isinstance(value, float) and not math.isfinite(value):
@@ -323,9 +323,9 @@ def _needed(nodes: list[Any]) -> set[Any]:
     return needed
 
 
-def _named(target: str, place: int) -> str:
+def _named(target: str, index: int) -> str:
     """The name of a constant: that of the module's tensor, or a number for a tensor that the function holds itself."""
-    return target.removeprefix("part.") if target.startswith("part.") else f"constants.{place}"
+    return target.removeprefix("part.") if target.startswith("part.") else f"constants.{index}"
 
 
 def _operation(node: Any) -> str:

@@ -125,7 +125,7 @@ class Message(str):
         made.sentence, made.values = str(text if sentence is None else sentence), values or {}
         return made
 
-    def format(self, *_places: Any, **values: Any) -> "Message":  # pyright: ignore[reportIncompatibleMethodOverride]
+    def format(self, *_args: Any, **values: Any) -> "Message":  # pyright: ignore[reportIncompatibleMethodOverride]
         """The sentence with these values in its places; of an error, what it says."""
         values = {name: said(value) for name, value in values.items()}
         return Message(super().format(**values), self.sentence, values)
@@ -143,7 +143,7 @@ class Message(str):
         made._begin = self._begin + prefix
         return made
 
-    def told(self) -> str:
+    def translated(self) -> str:
         """The message in the current language."""
         return _(self.sentence, **self.values).removeprefix(self._begin)
 
@@ -159,25 +159,25 @@ def said(value: Any) -> Any:
     return value.args[0] if holds else value
 
 
-def _(sentence: str, /, **places: Any) -> str:
+def _(sentence: str, /, **values: Any) -> str:
     """The sentence or message in the current language, with values in its places.
 
     A place has the syntax of `str.format`: `{steps:,}`, `{path!r}`. Without values the sentence has no places, and
     braces are braces.
     """
-    if isinstance(sentence, Message) and not places:
-        return sentence.told()
+    if isinstance(sentence, Message) and not values:
+        return sentence.translated()
     code = language()
     # The translation of the empty sentence is the header of the catalogue.
-    told = sentence if code == "en" or not sentence else _translations(code).gettext(sentence)
-    return _FORMATTER.vformat(told, (), places) if places else told
+    translated = sentence if code == "en" or not sentence else _translations(code).gettext(sentence)
+    return _FORMATTER.vformat(translated, (), values) if values else translated
 
 
-def ngettext(one: str, several: str, n: int, /, **places: Any) -> str:
+def ngettext(one: str, several: str, n: int, /, **values: Any) -> str:
     """The sentence for one or for several, in the current language; see `_`."""
     code = language()
-    told = (one if n == 1 else several) if code == "en" else _translations(code).ngettext(one, several, n)
-    return _FORMATTER.vformat(told, (), places) if places else told
+    translated = (one if n == 1 else several) if code == "en" else _translations(code).ngettext(one, several, n)
+    return _FORMATTER.vformat(translated, (), values) if values else translated
 
 
 def storable(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,9 +215,9 @@ def _plain(value: Any) -> Any:
 def _message(plain: Any) -> Any:
     if not isinstance(plain, dict):
         return plain
-    found = cast("dict[str, Any]", plain)
-    values = {name: _message(one) for name, one in found["values"].items()}
-    return Message(found["text"], found["sentence"], values)
+    message = cast("dict[str, Any]", plain)
+    values = {name: _message(one) for name, one in message["values"].items()}
+    return Message(message["text"], message["sentence"], values)
 
 
 def number(value: float, spec: str = "") -> str:

@@ -52,8 +52,8 @@ def lazily(package: str) -> Callable[[str], Any]:
     def get(name: str) -> Any:
         if name.startswith("__") or name not in homes():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(import_module(homes()[name]), name)
-        setattr(sys.modules[package], name, found)
-        return found
+        attribute = getattr(import_module(homes()[name]), name)
+        setattr(sys.modules[package], name, attribute)
+        return attribute
 
     return get

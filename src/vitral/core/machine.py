@@ -134,7 +134,7 @@ def _quota(group: Path) -> float | None:
 
 
 def _first_number(group: Path, names: Sequence[str]) -> int | None:
-    return next((found for name in names if (found := _number(_read(group / name) or "")) is not None), None)
+    return next((value for name in names if (value := _number(_read(group / name) or "")) is not None), None)
 
 
 def _physical_memory() -> int | None:

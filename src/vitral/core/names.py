@@ -157,14 +157,14 @@ def names_of(asked: str | Iterable[str], known: Sequence[str]) -> list[str]:
     if set(asked) <= set(known):
         return asked
     understood = aliases(known) | {name: name for name in known}
-    found: list[str] = []
+    names: list[str] = []
     for name in asked:
         matching = [own for one, own in understood.items() if fnmatchcase(one, name)] or [understood.get(name, "")]
         if matching == [""]:
             hint = closest(name, understood) or nearest(name, known)
             raise UsageError("no activation is called {name!r}, {hint}", name=name, hint=hint)
-        found += matching
-    return list(dict.fromkeys(found))
+        names += matching
+    return list(dict.fromkeys(names))
 
 
 def require_known(names: Iterable[str], known: Sequence[str]) -> None:

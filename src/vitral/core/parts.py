@@ -107,10 +107,10 @@ class OwnPart(Config):
         Raises:
             UsageError: it is not registered; names the file that defines it.
         """
-        found = self.registered
-        if found is None:
+        part = self.registered
+        if part is None:
             raise UsageError("{kind} {name!r}: {missing}", kind=self.kinds[0], name=self.name, missing=self.missing)
-        return found
+        return part
 
     @property
     def missing(self) -> Message:
@@ -134,8 +134,8 @@ class OwnPart(Config):
 
     def wrong(self, complaint: str) -> UsageError:
         """The error that says what is wrong with this part."""
-        places = {"kind": self.kinds[0], "name": self.name, "file": self.file, "complaint": complaint}
-        return UsageError("{kind} {name!r} of {file}: {complaint}", **places)
+        values = {"kind": self.kinds[0], "name": self.name, "file": self.file, "complaint": complaint}
+        return UsageError("{kind} {name!r} of {file}: {complaint}", **values)
 
     @contextmanager
     def tried(self) -> Generator[None]:

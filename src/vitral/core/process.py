@@ -129,13 +129,13 @@ def watch_interrupts(complain: Callable[[str], None]) -> None:
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return  # it is ignored, as in the background of a shell
     signal.signal(signal.SIGINT, Interruption())
-    seen, told = socket.socketpair()
-    told.setblocking(False)
-    signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
-    threading.Thread(target=_watch, args=(seen, told, complain), name="Ctrl-C", daemon=True).start()
+    seen, wakeup = socket.socketpair()
+    wakeup.setblocking(False)
+    signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(seen, wakeup, complain), name="Ctrl-C", daemon=True).start()
 
 
-def _watch(seen: socket.socket, _told: socket.socket, complain: Callable[[str], None]) -> None:
+def _watch(seen: socket.socket, _wakeup: socket.socket, complain: Callable[[str], None]) -> None:
     while signals := seen.recv(64):
         handler = signal.getsignal(signal.SIGINT)
         if signal.SIGINT not in signals or not isinstance(handler, Interruption):

@@ -75,13 +75,13 @@ def pair(source: str, target: str | None = None) -> str:
     return f"{source}{ANSWER}" if target is None else f"{source}{ANSWER}{target}{END}"
 
 
-def chat(messages: Sequence[Mapping[str, Any]], place: str = "messages") -> str:
+def chat(messages: Sequence[Mapping[str, Any]], location: str = "messages") -> str:
     """A chat as the text of a record; if its last message is the user's, the prompt that asks for an answer.
 
     Args:
         messages: each with a `role` ("system", "user" or "assistant") and its `content`; a system message is the first
             one, then user and assistant take turns.
-        place: where they are, for error messages.
+        location: where they are, for error messages.
 
     >>> chat([{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}])
     '<|user|>hello<|answer|>hi<|end|>'
@@ -91,7 +91,7 @@ def chat(messages: Sequence[Mapping[str, Any]], place: str = "messages") -> str:
     """
     text, expected = "", ("system", "user")
     for number, message in enumerate(messages, 1):
-        where = _("{place}: message {number}", place=place, number=str(number))
+        where = _("{place}: message {number}", place=location, number=str(number))
         role = str(message.get("role")) if isinstance(message, Mapping) else ""
         if role not in expected:
             raise UsageError(
@@ -107,19 +107,19 @@ def chat(messages: Sequence[Mapping[str, Any]], place: str = "messages") -> str:
     return text
 
 
-def checked(value: Any, key: str, place: str) -> str:
+def checked(value: Any, key: str, location: str) -> str:
     """A text of a record.
 
     Raises:
         UsageError: it is no text, or contains one of the special tokens that mark answers.
     """
     if not isinstance(value, str) or not is_utf8(value):
-        raise UsageError("{place}: no text in {key}", place=place, key=shown(key))
+        raise UsageError("{place}: no text in {key}", place=location, key=shown(key))
     for marker in MARKERS["chats"]:
         if marker in value:
             raise UsageError(
                 "{place}: {key} contains {marker}, which marks the answers of records; remove it",
-                place=place,
+                place=location,
                 key=shown(key),
                 marker=marker,
             )
@@ -146,42 +146,42 @@ def records_of(lines: Sequence[str], kind: Records, where: str, suffix: str) -> 
     names = lines[0].rstrip("\r").split("\t") if suffix in TABLES else []
     for number, line in enumerate(lines, 1):
         if line.strip() and not (names and number == 1):
-            place = _("{where}: line {number}", where=where, number=str(number))
+            location = _("{where}: line {number}", where=where, number=str(number))
             cells = line.rstrip("\r").split("\t") if names else []
             if len(cells) != len(names):
                 raise UsageError(
                     "{place}: columns between tabs: {found}, and the first line has {wanted}",
-                    place=place,
+                    place=location,
                     found=len(cells),
                     wanted=len(names),
                 )
-            yield _record(dict(zip(names, cells, strict=True)) or parsed_line(line, place), kind, place)
+            yield _record(dict(zip(names, cells, strict=True)) or parsed_line(line, location), kind, location)
 
 
-def _record(line: Mapping[str, Any], kind: Records, place: str) -> str:
+def _record(line: Mapping[str, Any], kind: Records, location: str) -> str:
     missing = [key for key in KEYS[kind] if key not in line]
     if missing:
         raise UsageError(
             "{place}: {key} is missing; a line of corpus.records = {kind!r} has {keys}",
-            place=place,
+            place=location,
             key=shown(missing[0]),
             kind=kind,
             keys=", ".join(KEYS[kind]),
         )
     if kind == "chats":
         messages = line["messages"]
-        text = chat(messages, place) if isinstance(messages, list) else ""
+        text = chat(messages, location) if isinstance(messages, list) else ""
         if not text.endswith(END):
             raise UsageError(
-                "{place}: messages: a list is needed, and its last message must be the assistant's", place=place
+                "{place}: messages: a list is needed, and its last message must be the assistant's", place=location
             )
         return text
     first, second = KEYS[kind]
     answer = line[second]
-    source = checked(line[first], first, place)
+    source = checked(line[first], first, location)
     if not source:
-        raise UsageError("{place}: {key} is empty", place=place, key=shown(first))
-    return pair(source, checked(str(answer) if isinstance(answer, int) else answer, second, place))
+        raise UsageError("{place}: {key} is empty", place=location, key=shown(first))
+    return pair(source, checked(str(answer) if isinstance(answer, int) else answer, second, location))
 
 
 def labels_in(records: Iterator[str], source: str) -> list[str]:
@@ -190,16 +190,16 @@ def labels_in(records: Iterator[str], source: str) -> list[str]:
     Raises:
         UsageError: there is one only, or there are too many.
     """
-    found = sorted({record.partition(ANSWER)[2].removesuffix(END) for record in records})
-    if not 1 < len(found) <= MOST_LABELS:
+    labels = sorted({record.partition(ANSWER)[2].removesuffix(END) for record in records})
+    if not 1 < len(labels) <= MOST_LABELS:
         raise UsageError(
             "{source}: different labels: {number:,}; labelled texts need 2 to {most:,} (free answers are pairs: source "
             "and target)",
             source=source,
-            number=len(found),
+            number=len(labels),
             most=MOST_LABELS,
         )
-    return found
+    return labels
 
 
 KIND_NAMES: Mapping[str, str] = {

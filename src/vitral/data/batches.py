@@ -78,8 +78,8 @@ def _spread(
     return np.stack([begins, np.minimum(begins + size, segments[segment, 1])], axis=1)
 
 
-Places = tuple[Int[np.ndarray, "rows source"], Int[np.ndarray, "rows longer"]]
-"""Where the tokens of a batch stand in the tokens of a split, -1 for none: those of the sources, and the others."""
+Indices = tuple[Int[np.ndarray, "rows source"], Int[np.ndarray, "rows longer"]]
+"""Of the tokens of a batch, in the tokens of a split, -1 for none: those of the sources, and the others."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,8 @@ class Reading:
             context_length=self.context_length,
         )
 
-    def places(self, split: Split, windows: Int[np.ndarray, "rows 2"]) -> Places:
-        """The places of some windows, begin and end of each in the tokens of a split, in rows filled up at their ends.
+    def indices(self, split: Split, windows: Int[np.ndarray, "rows 2"]) -> Indices:
+        """The indices of the tokens of some windows, given by begin and end, in rows filled up at their ends.
 
         The windows of records are whole ones.
         """
@@ -135,27 +135,29 @@ class Reading:
             answers = begins + np.argmax(is_answer, axis=1)
         return _rows(begins, answers, self.source_length), _rows(answers, ends)
 
-    def pair(self, split: Split, places: Places) -> Pair:
-        """The inputs and targets at some places of a split.
+    def pair(self, split: Split, indices: Indices) -> Pair:
+        """The inputs and targets at some indices of a split.
 
         The inputs of an encoder-decoder are its source, filled up with `PADDING`, and after it what the decoder reads.
         The targets of labels are their numbers, [rows].
         """
-        read = [(split.tokens[each].astype(np.int64), each < 0) for each in places]
-        source, told = (np.where(empty, filler, row) for (row, empty), filler in zip(read, (PADDING, 0), strict=True))
+        read = [(split.tokens[each].astype(np.int64), each < 0) for each in indices]
+        source, tokens = (np.where(empty, filler, row) for (row, empty), filler in zip(read, (PADDING, 0), strict=True))
         if self.by_label and split.answers is not None:
-            return torch.from_numpy(source), torch.tensor([split.answers.label(row) for row in told])
-        targets = told if split.answers is None else np.where(split.answers.scored(told) & ~read[1][1], told, IGNORED)
-        inputs = np.concatenate([source, told[:, :-1]], axis=1)
+            return torch.from_numpy(source), torch.tensor([split.answers.label(row) for row in tokens])
+        targets = (
+            tokens if split.answers is None else np.where(split.answers.scored(tokens) & ~read[1][1], tokens, IGNORED)
+        )
+        inputs = np.concatenate([source, tokens[:, :-1]], axis=1)
         return torch.from_numpy(inputs), torch.from_numpy(np.ascontiguousarray(targets[:, 1:]))
 
 
 def _rows(
     begins: Int[np.ndarray, " rows"], ends: Int[np.ndarray, " rows"], length: int | None = None
 ) -> Int[np.ndarray, "rows time"]:
-    """The places from each begin to its end, -1 after it; rows of one length, the longest one's if none is given."""
-    places = begins[:, None] + np.arange(int((ends - begins).max()) if length is None else length)
-    return np.where(places < ends[:, None], places, -1)
+    """The indices from each begin to its end, -1 after it; rows of one length, the longest one's if none is given."""
+    indices = begins[:, None] + np.arange(int((ends - begins).max()) if length is None else length)
+    return np.where(indices < ends[:, None], indices, -1)
 
 
 def source_lengths(split: Split) -> Int[np.ndarray, " segments"]:
@@ -217,7 +219,7 @@ class Batches:
         Returns:
             Inputs and targets, which depend only on (seed, step, micro).
         """
-        return self.reading.pair(self.split, self.reading.places(self.split, self._windows(step, micro)))
+        return self.reading.pair(self.split, self.reading.indices(self.split, self._windows(step, micro)))
 
     def _count(self) -> Int[np.ndarray, " segments"]:
         return self.reading.counts(self.split)
@@ -232,10 +234,10 @@ class Batches:
         """Windows by their numbers: those of a segment begin `stride` tokens apart, the first after its `shift`."""
         segment = np.searchsorted(self._ends, windows, side="right")
         inside = windows - (self._ends - self._counts)[segment]
-        found = self.split.segments[segment]
+        chosen = self.split.segments[segment]
         if self.split.answers is not None:
-            return found
-        begins = found[:, 0] + np.broadcast_to(shift, self._counts.shape)[segment] + inside * stride
+            return chosen
+        begins = chosen[:, 0] + np.broadcast_to(shift, self._counts.shape)[segment] + inside * stride
         return np.stack([begins, begins + self.context_length + 1], axis=1)
 
 
@@ -255,16 +257,16 @@ class ShuffledBatches(Batches):
 
     def _windows(self, step: int, micro: int) -> Int[np.ndarray, "batch 2"]:
         first = (step * self.accumulation + micro) * self.batch_size
-        begun, places = np.divmod(np.arange(first, first + self.batch_size), self.num_windows)
-        return np.concatenate([self._of_pass(number, places[begun == number]) for number in np.unique(begun).tolist()])
+        begun, indices = np.divmod(np.arange(first, first + self.batch_size), self.num_windows)
+        return np.concatenate([self._of_pass(number, indices[begun == number]) for number in np.unique(begun).tolist()])
 
-    def _of_pass(self, number: int, places: Int[np.ndarray, " some"]) -> Int[np.ndarray, "some 2"]:
-        """The windows at these places of one pass."""
+    def _of_pass(self, number: int, indices: Int[np.ndarray, " some"]) -> Int[np.ndarray, "some 2"]:
+        """The windows at these indices of one pass."""
         if number != self._pass:
             stream = numpy_stream(self.seed, "windows", number)
             self._order, self._shift = stream.permutation(self.num_windows), stream.integers(self._left + 1)
             self._pass = number
-        return self._numbered(self._order[places], self.context_length, self._shift)
+        return self._numbered(self._order[indices], self.context_length, self._shift)
 
 
 def windows(split: Split, context_length: int | Reading, batch_size: int) -> Iterator[Pair]:
@@ -285,29 +287,29 @@ def windows(split: Split, context_length: int | Reading, batch_size: int) -> Ite
         UsageError: a size is not positive.
     """
     reading = reading_of(context_length)
-    for places in window_places(split, reading, batch_size):
-        yield reading.pair(split, places)
+    for indices in window_indices(split, reading, batch_size):
+        yield reading.pair(split, indices)
 
 
-def window_places(split: Split, reading: Reading, batch_size: int) -> Iterator[Places]:
-    """The places of `windows`."""
+def window_indices(split: Split, reading: Reading, batch_size: int) -> Iterator[Indices]:
+    """The indices of `windows`."""
     for same in _consecutive(split, reading):
         for first in range(0, len(same), batch_size):
-            yield reading.places(split, same[first : first + batch_size])
+            yield reading.indices(split, same[first : first + batch_size])
 
 
 def _consecutive(split: Split, reading: Reading) -> list[Int[np.ndarray, "windows 2"]]:
     """The windows of `windows`, longest first: those of a text by their length, records all together."""
-    found = split.segments[reading.fits(split)]
+    rows = split.segments[reading.fits(split)]
     if split.answers is None:
         length = reading.context_length
         begins = [np.arange(begin, end - 1, length) for begin, end in split.segments]
         ends = [np.minimum(each + length + 1, end) for each, end in zip(begins, split.segments[:, 1], strict=True)]
-        found = np.stack([np.concatenate([*each, split.segments[:0, 0]]) for each in (begins, ends)], axis=1)
-    lengths = found[:, 1] - found[:, 0]
+        rows = np.stack([np.concatenate([*each, split.segments[:0, 0]]) for each in (begins, ends)], axis=1)
+    lengths = rows[:, 1] - rows[:, 0]
     order = np.argsort(-lengths, kind="stable")
     borders = [] if split.answers is not None else np.flatnonzero(np.diff(lengths[order])) + 1
-    return np.split(found[order], borders)
+    return np.split(rows[order], borders)
 
 
 def reading_of(context_length: int | Reading) -> Reading:

@@ -177,8 +177,8 @@ class CorpusConfig(Config):
             absent = {key: defaults[key] for key in _NOT_OF_RECORDS if self.records}
         wrong += [key for key, default in absent.items() if getattr(self, key) != default]
         if wrong:
-            said = _("{key}: a generated task or records cannot have this; leave it out", key=wrong[0])
-            raise ValueError(said)
+            message = _("{key}: a generated task or records cannot have this; leave it out", key=wrong[0])
+            raise ValueError(message)
         if self.records:
             declared = dict.fromkeys([*(self.specials or ()), *MARKERS[self.records]])
             object.__setattr__(self, "specials", tuple(declared))

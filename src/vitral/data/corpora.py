@@ -209,15 +209,15 @@ def _from_file(name: str, path: Path, config: CorpusConfig, *, noted: bool = Fal
     if config.glob is not None:
         raise UsageError("{name}: is one text, and --glob chooses among the files of a folder; leave it out", name=name)
     with opened(path) as file:
-        (found,) = without_equal([read_file(file, path, config)])
+        (corpus,) = without_equal([read_file(file, path, config)])
     notes = [N_("Read from {path}.").format(path=printable(str(path)))] if noted else []
-    told = (*notes, *reading_notes([found], config))
-    return replace(found, name=printable(name), notes=told, path=os.path.abspath(path))
+    all_notes = (*notes, *reading_notes([corpus], config))
+    return replace(corpus, name=printable(name), notes=all_notes, path=os.path.abspath(path))
 
 
 def without_equal(texts: Sequence[Corpus]) -> list[Corpus]:
     """The texts without records that equal an earlier one: one of two would teach the answer of the other."""
-    known, found = set[str](), list[Corpus]()
+    known, distinct = set[str](), list[Corpus]()
     for one in texts:
         records = one.each_record
         new = [record for record in dict.fromkeys(records) if record not in known]
@@ -230,8 +230,8 @@ def without_equal(texts: Sequence[Corpus]) -> list[Corpus]:
                 records=in_a_row(map(len, new)),
                 changes=one.changes + Counter(equal=equal),
             )
-        found.append(one)
-    return found
+        distinct.append(one)
+    return distinct
 
 
 def _generated(task: Task) -> Corpus:
@@ -247,8 +247,8 @@ def _generated(task: Task) -> Corpus:
     note = note.format(sequences=task.sequences, span=task.span, seed=task.seed)
     text, records = "".join(texts), in_a_row(map(len, texts))
     if records is not None and len(drawn) > len(texts):
-        places = {one: place for place, one in enumerate(texts)}
-        records = records.chosen(np.sort([places[one] for one in drawn]))
+        indices = {one: index for index, one in enumerate(texts)}
+        records = records.chosen(np.sort([indices[one] for one in drawn]))
     return Corpus(f"{TASK}:{task.name}", text, len(text), sha256(text.encode("ascii")), (note,), records=records)
 
 
@@ -300,9 +300,9 @@ def _of_files(name: str, root: Path, config: CorpusConfig, files: Sequence[Path]
         )
     encoding = config.encoding or "UTF-8"
     on_disk = config.records is None and sum(path.stat().st_size for path in files if path.is_file()) > LONG
-    found = {path.relative_to(root).as_posix(): _text_in(path, config, on_disk=on_disk) for path in files}
-    read = without_equal([replace(one, name=name) for name, one in found.items() if isinstance(one, Corpus)])
-    skipped = {name: why for name, why in found.items() if isinstance(why, str)}
+    texts = {path.relative_to(root).as_posix(): _text_in(path, config, on_disk=on_disk) for path in files}
+    read = without_equal([replace(one, name=name) for name, one in texts.items() if isinstance(one, Corpus)])
+    skipped = {name: why for name, why in texts.items() if isinstance(why, str)}
     if not read:
         why = next((f"; {why}" for why in skipped.values() if why), "")
         raise UsageError(
@@ -343,14 +343,14 @@ def _text_in(path: Path, config: CorpusConfig, *, on_disk: bool) -> Corpus | str
         return ""
     with opened(path) as file:
         try:
-            found = read_file(file, path, config, on_disk=on_disk)
+            corpus = read_file(file, path, config, on_disk=on_disk)
         except UsageError as error:
             if path.suffix.lower() in _SURELY_TEXT or config.field is not None or config.records is not None:
                 raise
             return str(error)
     # A NUL in a file without a text suffix: an image, an archive or binary data.
-    has_nul = path.suffix.lower() not in _SURELY_TEXT and any("\0" in piece for piece in pieces(found.text))
-    return "" if has_nul or not len(found.text) else found
+    has_nul = path.suffix.lower() not in _SURELY_TEXT and any("\0" in piece for piece in pieces(corpus.text))
+    return "" if has_nul or not len(corpus.text) else corpus
 
 
 def user_files(
@@ -368,7 +368,7 @@ def user_files(
     Raises:
         UsageError: a folder cannot be read, or this one is Vitral's own; says what the user may have meant.
     """
-    found, own = list[Path](), list[Path]()
+    files, own = list[Path](), list[Path]()
     for folder, subfolders, names in os.walk(root, onerror=_refuse):
         if kind := own_kind([*subfolders, *names]):
             own.append(Path(folder))
@@ -380,8 +380,8 @@ def user_files(
         for file in (Path(folder, name) for name in names if not name.startswith(".")):
             parts = file.relative_to(root).parts
             if glob is None or any(matches(parts, pattern) for pattern in glob):
-                found.append(file)
-    return sorted(found, key=lambda file: file.parts), own
+                files.append(file)
+    return sorted(files, key=lambda file: file.parts), own
 
 
 def _refuse(error: OSError) -> None:

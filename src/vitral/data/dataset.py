@@ -64,7 +64,7 @@ def identity(text: TextRecord, source: str) -> str:
     )
 
 
-def found_again(
+def load_recorded(
     text: TextRecord,
     source: str,
     config: CorpusConfig,
@@ -87,16 +87,16 @@ def found_again(
         UsageError: no place has it, or what is given now is another text.
     """
     reasons = list[str]()
-    for place in [str(given)] if given is not None else dict.fromkeys([source, text.path or source]):
+    for candidate in [str(given)] if given is not None else dict.fromkeys([source, text.path or source]):
         try:
-            placed = config.model_copy(update={"source": place})
-            found = load_corpus(placed, cache=cache, may_download=False)
+            candidate_config = config.model_copy(update={"source": candidate})
+            corpus = load_corpus(candidate_config, cache=cache, may_download=False)
         except UsageError as error:
             reasons.append(str(error)[:400])
         else:
-            if found.sha256 == text.sha256:
-                return replace(found, name=text.name)
-            reasons.append(_("{path} has another SHA-256", path=place))
+            if corpus.sha256 == text.sha256:
+                return replace(corpus, name=text.name)
+            reasons.append(_("{path} has another SHA-256", path=candidate))
     can_be_fetched = source in {*SOURCES, *COLLECTIONS}
     raise UsageError(
         "{where}{identity} was not found ({why}); give it with --corpus FILE{download}",
@@ -191,7 +191,7 @@ class Dataset:
             UsageError: it is no longer there, or has changed.
         """
         config = self.config.model_copy(update={"also": None})
-        return found_again(self.text, config.source, config, cache_folder())
+        return load_recorded(self.text, config.source, config, cache_folder())
 
 
 def prepare(
@@ -274,11 +274,11 @@ def prepare_recorded(
     others = trained_on.get("also", []) if isinstance(trained_on, Mapping) else []
     if not isinstance(others, list) or len(others) != len(config.also or ()):
         raise UsageError("{where}: its further training texts are not those of corpus.also; restore it", where=document)
-    main = found_again(text, config.source, config, folder, where=where, given=corpus)
+    main = load_recorded(text, config.source, config, folder, where=where, given=corpus)
     also = zip(others, config.also or (), strict=True)
-    found = [found_again(TextRecord.of(one, document), source, config, folder, where=where) for one, source in also]
+    further = [load_recorded(TextRecord.of(one, document), source, config, folder, where=where) for one, source in also]
     expected = text.fingerprint, f"{where}{identity(text, config.source)}"
-    return _tokenized(config, main, found, tokenizer, folder, expected=expected)
+    return _tokenized(config, main, further, tokenizer, folder, expected=expected)
 
 
 def _of_shards(
@@ -333,16 +333,16 @@ def _tokenized(
         corpus, *also = without_equal([corpus, *also])
     text_hash = hash_text(corpus.text)
     made = cut(config, corpus, text_hash, also)
-    told = [note for one in (corpus, *also) for note in one.notes]
+    corpus_notes = [note for one in (corpus, *also) for note in one.notes]
     if tokenizer is None:
         texts, kind = [(corpus.text, made.blocks["train"]), *made.others], config.tokenizer
         learned_from = list(_to_learn_from(texts)) if isinstance(kind, BPEConfig) else []
         tokenizer = build_tokenizer(config, joined_text([text for text, _blocks in texts], ""), learned_from)
-        found = len(tokenizer.ids)
-        if isinstance(kind, BPEConfig) and found < kind.vocab_size:
-            told.append(
+        num_tokens = len(tokenizer.ids)
+        if isinstance(kind, BPEConfig) and num_tokens < kind.vocab_size:
+            corpus_notes.append(
                 N_("The text yields {found:,} tokens instead of {wanted:,}: no other pair occurs twice.").format(
-                    found=found, wanted=kind.vocab_size
+                    found=num_tokens, wanted=kind.vocab_size
                 )
             )
     fingerprint = _hash(text_hash, tokenizer.plain(), made.key)
@@ -364,7 +364,7 @@ def _tokenized(
     return Dataset(
         config=config,
         text=corpus.record,
-        notes=(*told, *notes, *_special_notes(tokenizer, [store.splits[split] for split in distinct])),
+        notes=(*corpus_notes, *notes, *_special_notes(tokenizer, [store.splits[split] for split in distinct])),
         tokenizer=tokenizer,
         splits=splits,
         fingerprint=fingerprint,

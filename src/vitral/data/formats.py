@@ -39,10 +39,10 @@ def foreign_format(head: bytes) -> str:
     >>> foreign_format(b"%PDF-1.7")
     'is a PDF: get its text first, with pdftotext'
     """
-    found = next((kind for begin, kind in _FORMATS.items() if head.startswith(begin)), "")
+    foreign = next((kind for begin, kind in _FORMATS.items() if head.startswith(begin)), "")
     if head[257:262] == b"ustar":
-        found = N_("a tar archive: unpack it with tar --extract")
-    return found and _("is {kind}", kind=found)
+        foreign = N_("a tar archive: unpack it with tar --extract")
+    return foreign and _("is {kind}", kind=foreign)
 
 
 SUFFIXES = {".jsonl", ".ndjson", ".json"}
@@ -66,13 +66,15 @@ def field_of_lines(lines: Iterable[str], field: str, where: str) -> Iterator[str
     """
     for number, line in enumerate(lines, 1):
         if line.strip():
-            place = _("{where}: line {number}", where=where, number=str(number))
-            record = parsed_line(line, place)
+            location = _("{where}: line {number}", where=where, number=str(number))
+            record = parsed_line(line, location)
             for text in _at(record, field):
                 if not isinstance(text, str) or not is_utf8(text):
                     others = [key for key in record if key != field]
                     hint = nearest(field, others) if others else _("it has no texts")
-                    raise UsageError("{place}: no text in {field}; {hint}", place=place, field=shown(field), hint=hint)
+                    raise UsageError(
+                        "{place}: no text in {field}; {hint}", place=location, field=shown(field), hint=hint
+                    )
                 yield text
 
 
@@ -101,7 +103,7 @@ def keys_of(line: str) -> list[str]:
         return []
 
 
-def parsed_line(line: str, place: str) -> dict[str, Any]:
+def parsed_line(line: str, location: str) -> dict[str, Any]:
     """The JSON object of a line.
 
     Raises:
@@ -115,7 +117,7 @@ def parsed_line(line: str, place: str) -> dict[str, Any]:
         raise UsageError(
             "{place}: not a JSON object; each line must be one (a JSON file of another form becomes such lines by "
             "jq -c '.[]' FILE > FILE.jsonl)",
-            place=place,
+            place=location,
         )
     return cast("dict[str, Any]", record)
 
@@ -144,9 +146,9 @@ def codec_name(name: str) -> str | None:
         ValueError: Python has no such encoding, or it does not decode bytes to text.
     """
     try:
-        found = codecs.lookup(name).name
+        codec = codecs.lookup(name).name
         with contextlib.suppress(UnicodeDecodeError):  # one byte may be too few
-            b"a".decode(found)
+            b"a".decode(codec)
     except (LookupError, ValueError):
         raise ValueError(
             _(
@@ -155,7 +157,7 @@ def codec_name(name: str) -> str | None:
                 hint=closest(name, {*aliases.values()} - OF_BYTES) or _("examples are cp1252, shift_jis and utf-16"),
             )
         ) from None
-    return None if found in ("utf-8", "utf-8-sig") else found
+    return None if codec in ("utf-8", "utf-8-sig") else codec
 
 
 def unmarked_utf(head: bytes) -> str | None:
@@ -172,14 +174,14 @@ def unmarked_utf(head: bytes) -> str | None:
     return None
 
 
-def guess(raw: bytes, place: int) -> str:
+def guess(raw: bytes, offset: int) -> str:
     """The end of a message about bytes that are not in an encoding: what they may be, and what to do.
 
     Args:
         raw: bytes of the file.
-        place: the byte that is wrong.
+        offset: the byte that is wrong.
     """
-    begin = 0 if place < SAMPLE // 2 else raw.find(b"\n", place - SAMPLE // 4, place) + 1 or place - SAMPLE // 4
+    begin = 0 if offset < SAMPLE // 2 else raw.find(b"\n", offset - SAMPLE // 4, offset) + 1 or offset - SAMPLE // 4
     sample = raw[begin : begin + SAMPLE]
     text = sample.decode("utf-8", "surrogateescape")
     lost = len(_LOST.findall(text))
@@ -191,8 +193,8 @@ def guess(raw: bytes, place: int) -> str:
 
     words = dict[str, str]()
     for match in from_bytes(sample):
-        found = _BEYOND.search(str(match))
-        words.setdefault("".join(filter(str.isprintable, found[0] if found else "")), match.encoding)
+        word = _BEYOND.search(str(match))
+        words.setdefault("".join(filter(str.isprintable, word[0] if word else "")), match.encoding)
     likely = list(words.items())[:_MOST_NAMED]
     if not likely:
         return _("its encoding is not recognised: save it as UTF-8, or give --encoding NAME")

@@ -46,7 +46,7 @@ class LongText:
         begin, end, _step = where.indices(len(self))
         if begin >= end:
             return ""
-        first, last = (bisect_right(self._ends, place) for place in (begin, end - 1))
+        first, last = (bisect_right(self._ends, index) for index in (begin, end - 1))
         start = self._ends[first] - self.parts[first][0]
         return "".join(map(self._part, range(first, last + 1)))[begin - start : end - start]
 

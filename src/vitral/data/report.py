@@ -68,8 +68,8 @@ def duplicates_across(
     stride = -(-blocks["test"].num_characters // _MOST_COMPARED)
     test = list(_windows(text, blocks["test"].chosen(slice(None, None, stride)), length, specials))
     twice = {*test}.intersection(_windows(text, blocks["train"], length, specials))
-    found = [window for window in test if window in twice]
-    return Duplicates(length, len(found) / max(1, len(test)), found[0] if found else "")
+    duplicates = [window for window in test if window in twice]
+    return Duplicates(length, len(duplicates) / max(1, len(test)), duplicates[0] if duplicates else "")
 
 
 def _windows(text: Text, blocks: Blocks, length: int, specials: Sequence[str]) -> Iterator[str]:
@@ -207,8 +207,8 @@ def corpus_report(dataset: Dataset, text: Text, *, context_length: int | Reading
 
 def _special_notes(dataset: Dataset, text: Text) -> list[str]:
     """What looks like a special token in the beginning of a text, and has no token of its own."""
-    found, by = [*dict.fromkeys(_SPECIAL.findall(text[:_BEGINNING]))][:_NAMED_AT_MOST], dataset.config.replacement
-    given = " ".join(f"--special '{one}'" for one in found if len(dataset.tokenizer.encode(one, replacement=by)) > 1)
+    specials, by = [*dict.fromkeys(_SPECIAL.findall(text[:_BEGINNING]))][:_NAMED_AT_MOST], dataset.config.replacement
+    given = " ".join(f"--special '{one}'" for one in specials if len(dataset.tokenizer.encode(one, replacement=by)) > 1)
     sentence = N_("Special tokens are spelled letter by letter; {options} makes one token of each.")
     return [sentence.format(options=given)] if given else []
 
@@ -260,8 +260,12 @@ def _size_problems(report: CorpusReport, train: Split, reading: Reading, batch_s
                 "will see each many times and memorize it: use more records, a smaller model or fewer steps, and watch "
                 "the validation loss."
             )
-        told = {"batches": report.batches_per_pass, "batch_size": batch_size, "context_length": reading.context_length}
-        yield sentence.format(**told)
+        values = {
+            "batches": report.batches_per_pass,
+            "batch_size": batch_size,
+            "context_length": reading.context_length,
+        }
+        yield sentence.format(**values)
     if report.tokens["test"] < _FEW_TEST_TOKENS:
         yield N_(
             "The test split has only {number:,} tokens, so its loss is uncertain by several hundredths of a nat: "

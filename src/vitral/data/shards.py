@@ -68,21 +68,21 @@ class Shards:
         Raises:
             UsageError: a file cannot be read, there are none for validation, or a token is not in the vocabulary.
         """
-        found: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
+        by_split: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
         try:
             for name, tokens in sorted(self._read(), key=lambda one: one[0]):
-                found["test" if "test" in name else "validation" if "val" in name else "train"].append(tokens)
+                by_split["test" if "test" in name else "validation" if "val" in name else "train"].append(tokens)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError("{path}: cannot be read ({reason})", path=self.path, reason=error) from None
-        found["test"] = found["test"] or found["validation"]
-        for split, files in found.items():
+        by_split["test"] = by_split["test"] or by_split["validation"]
+        for split, files in by_split.items():
             if not any(map(len, files)):
                 raise UsageError(
                     "{path}: no tokens for {split}; the name of a file for validation has val in it",
                     path=self.path,
                     split=split,
                 )
-        files, size = [(split, tokens) for split in SPLITS for tokens in found[split]], self.tokenizer.vocab_size
+        files, size = [(split, tokens) for split in SPLITS for tokens in by_split[split]], self.tokenizer.vocab_size
         if (most := max(int(tokens.max(initial=0)) for _, tokens in files)) >= size:
             raise UsageError(
                 "{path}: a token is {token:,}, but {file} has {size:,}; copy the one that made the tokens",
@@ -100,9 +100,9 @@ class Shards:
             begin, shape = (_HEADER, int(head[2])) if dtype else (0, None)
             yield path.name, np.memmap(path, dtype or "<u2", "r", begin, shape)
         for index in self.path.glob(f"*/{INDEX}"):
-            told = json.loads(index.read_bytes())
-            dtype = _LITDATA[told["config"]["data_format"][0].removeprefix("no_header_tensor:")]
-            for chunk in told["chunks"]:
+            manifest = json.loads(index.read_bytes())
+            dtype = _LITDATA[manifest["config"]["data_format"][0].removeprefix("no_header_tensor:")]
+            for chunk in manifest["chunks"]:
                 offset, file = 4 * (chunk["chunk_size"] + 2), index.with_name(chunk["filename"])
                 tokens = np.memmap(file, dtype, "r", offset, (chunk["dim"],))
                 yield f"{index.parent.name}/{file.name}", tokens
@@ -127,7 +127,7 @@ class Shards:
         spelled = [self.tokenizer.token_bytes(token) for token in range(size)]
         counts = np.array([sum(byte & 0b1100_0000 != 0b1000_0000 for byte in token) for token in spelled])
         begins = np.array([token[:1] < b"\x80" or token[:1] >= b"\xc0" for token in spelled])
-        found = list[LongText]()
+        texts = list[LongText]()
         for _split, tokens in self.files:
             borders = [0]
             while borders[-1] < tokens.size:
@@ -136,8 +136,8 @@ class Shards:
                     end += 1
                 borders.append(min(end, tokens.size))
             parts = [tokens[begin:end] for begin, end in pairwise(borders)]
-            found.append(LongText([(int(counts[part].sum()), partial(self.tokenizer.decode, part)) for part in parts]))
-        return found
+            texts.append(LongText([(int(counts[part].sum()), partial(self.tokenizer.decode, part)) for part in parts]))
+        return texts
 
     @cached_property
     def text(self) -> LongText:

@@ -50,9 +50,9 @@ class Blocks:
         """Total number of characters."""
         return int((self.spans[:, 1] - self.spans[:, 0]).sum())
 
-    def chosen(self, places: Any) -> "Blocks":
-        """Some of the blocks: those at an array of places, or of a slice."""
-        return Blocks(self.spans[places], self.apart)
+    def chosen(self, indices: Any) -> "Blocks":
+        """Some of the blocks: those at an array of indices, or of a slice."""
+        return Blocks(self.spans[indices], self.apart)
 
     @property
     def distinct(self) -> "Blocks":
@@ -148,7 +148,7 @@ def dealt(blocks: Blocks, purpose: str, num_test: int, num_validation: int) -> d
     order = numpy_stream(SPLIT_SEED, purpose).permutation(len(blocks))
     test, validation, train = np.split(order, np.cumsum([max(1, num_test), max(1, num_validation)]))
     chosen = {"train": train, "validation": validation, "test": test}
-    return {split: blocks.chosen(np.sort(places)) for split, places in chosen.items()}
+    return {split: blocks.chosen(np.sort(indices)) for split, indices in chosen.items()}
 
 
 def in_blocks(spans: Iterable[tuple[int, int]]) -> Blocks:

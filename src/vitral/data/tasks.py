@@ -136,9 +136,9 @@ class MarkovChains(_OfSymbols):
         borders, every = rows.cumsum(axis=2), np.arange(count)
         drawn = np.empty((count, self.length), dtype=np.int64)
         drawn[:, 0] = stream.integers(self.symbols, size=count)
-        for place in range(1, self.length):
-            below = borders[every, drawn[:, place - 1], :-1]  # the last border is 1, but for rounding
-            drawn[:, place] = (stream.random(count)[:, None] >= below).sum(axis=1)
+        for position in range(1, self.length):
+            below = borders[every, drawn[:, position - 1], :-1]  # the last border is 1, but for rounding
+            drawn[:, position] = (stream.random(count)[:, None] >= below).sum(axis=1)
         return drawn
 
 
@@ -197,8 +197,8 @@ class KeyValueRecall(_Task):
         values = self.keys + stream.integers(self.values, size=(count, self.pairs))
         gaps = stream.integers(self.shortest, self.longest + 1, size=count)
         pairs = np.stack([keys, values], axis=2).reshape(count, -1)
-        places = (self.longest - gaps)[:, None] + np.arange(2 * self.pairs)
-        np.put_along_axis(drawn, places, pairs, axis=1)
+        positions = (self.longest - gaps)[:, None] + np.arange(2 * self.pairs)
+        np.put_along_axis(drawn, positions, pairs, axis=1)
         asked = stream.random((count, self.pairs)).argsort(axis=1)[:, : self.queries]
         answered = [np.take_along_axis(each, asked, axis=1) for each in (keys, values)]
         drawn[:, self.span - 2 * self.queries - 1] = mark
@@ -330,14 +330,14 @@ def task_texts(task: Task) -> list[str]:
 
 def _drawn(task: Questions) -> list[str]:
     """Pairs as they are drawn, until there are so many different ones."""
-    found, known, groups = list[str](), set[str](), count()
+    questions, known, groups = list[str](), set[str](), count()
     while True:
         before = len(known)
         for each in task.draw(numpy_stream(task.seed, "task", next(groups)), GROUP):
-            found.append(pair(*each))
-            known.add(found[-1])
+            questions.append(pair(*each))
+            known.add(questions[-1])
             if len(known) == task.sequences:
-                return found
+                return questions
         if len(known) - before < GROUP // 100:
             raise UsageError(
                 "corpus.task: {name} has hardly more than {number:,} different questions, not {wanted:,}; set fewer "

@@ -140,9 +140,9 @@ def read_file(file: BinaryIO, path: Path, config: CorpusConfig = _DEFAULT, *, on
     """
     stamp, where = _stamp_of(file), str(path)
     if stamp[0] <= LONG or config.field is not None or config.records is not None:
-        found = decode_document(file.read(), where, config)
-        part = len(found.text), partial(_again, path, config, stamp)
-        return replace(found, text=LongText([part])) if on_disk else found
+        corpus = decode_document(file.read(), where, config)
+        part = len(corpus.text), partial(_again, path, config, stamp)
+        return replace(corpus, text=LongText([part])) if on_disk else corpus
     if config.encoding is not None:
         raise UsageError(
             "{where}: a file of more than {most} MB must be UTF-8; convert it with: iconv -f "
@@ -153,9 +153,9 @@ def read_file(file: BinaryIO, path: Path, config: CorpusConfig = _DEFAULT, *, on
         )
     begin, line, digest, changes, parts = 0, 1, hashlib.sha256(), Counter[str](), list[Part]()
     while begin <= stamp[0] and (raw := b"".join(file.readlines(PIECE))):  # whole lines
-        text, found, _records = _read(raw, where, config, begin, line, is_piece=True)
+        text, piece_changes, _records = _read(raw, where, config, begin, line, is_piece=True)
         parts.append((len(text), partial(_again, path, config, stamp, begin, len(raw))))
-        changes += found
+        changes += piece_changes
         digest.update(raw)
         begin, line = begin + len(raw), line + raw.count(b"\n")
     if begin != stamp[0]:
@@ -255,8 +255,8 @@ def _refuse_other_formats(head: bytes, where: str, encoding: str | None) -> None
             chosen=_named(chosen),
             advice=_("leave --encoding out") if marked == "utf-8" else _("give --encoding {encoding}", encoding=marked),
         )
-    if found := foreign_format(head):
-        raise UsageError(f"{where}: {found}")
+    if problem := foreign_format(head):
+        raise UsageError(f"{where}: {problem}")
     likely = unmarked_utf(head)
     if not marked and head and (chosen in ("utf-16", "utf-32") or (encoding is None and likely)):
         raise UsageError(

@@ -169,9 +169,9 @@ class Tokenizer:
     def mask(self) -> int | None:
         """The id of the mask token, declared, of a file, or `<PAD>` of characters; None if there is none."""
         added = self._engine.get_added_tokens_decoder().items() if self.name == "file" else ()
-        own = {str(token.content): int(self.ids[place]) for place, token in added} | self.declared
-        found = [own[name] for name in MASKS if name in own]
-        return next(iter([*found, *self.specials[: self.name == "char"]]), None)
+        own = {str(token.content): int(self.ids[index]) for index, token in added} | self.declared
+        masks = [own[name] for name in MASKS if name in own]
+        return next(iter([*masks, *self.specials[: self.name == "char"]]), None)
 
     @property
     def around(self) -> tuple[list[int], list[int]]:
@@ -180,7 +180,7 @@ class Tokenizer:
         if not plain:
             return [], []
         framed = self._engine.encode("a").ids
-        begin = next(place for place in range(len(framed)) if framed[place : place + len(plain)] == plain)
+        begin = next(index for index in range(len(framed)) if framed[index : index + len(plain)] == plain)
         return self.ids[framed[:begin]].tolist(), self.ids[framed[begin + len(plain) :]].tolist()
 
     @cached_property
@@ -255,13 +255,13 @@ class Tokenizer:
             UnseenCharacter: a character has no token, and there is no replacement.
             UsageError: the replacement has no token; or a file has no tokens for this text, and none for unknown ones.
         """
-        found = []
+        encoded = []
         for begin, part, is_special in self._parts(text):
             try:
-                found.append([self.declared[part]] if is_special else self._encoded(part, replacement))
+                encoded.append([self.declared[part]] if is_special else self._encoded(part, replacement))
             except UnseenCharacter as unseen:
                 raise unseen.moved(begin) from None
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        return encoded[0] if len(encoded) == 1 else np.concatenate(encoded)
 
     def ends(self, text: str, *, replacement: str | None = None) -> np.ndarray:
         """The number of characters of the text before the end of each token of a file, 1-d int64, never decreasing.
@@ -272,7 +272,7 @@ class Tokenizer:
             text: a text that `encode` takes.
             replacement: as for `encode`.
         """
-        found = list[int]()
+        all_ends = list[int]()
         for begin, part, is_special in self._parts(text):
             if is_special:
                 ends = [len(part)]
@@ -280,8 +280,8 @@ class Tokenizer:
                 ends = range(1, 1 + len(part))
             else:
                 ends = [end for _begin, end in encoding_of(self._engine, utf8(part, replacement).decode()).offsets]
-            found += [begin + end for end in ends]
-        return np.maximum.accumulate(np.array(found, dtype=np.int64))
+            all_ends += [begin + end for end in ends]
+        return np.maximum.accumulate(np.array(all_ends, dtype=np.int64))
 
     def _parts(self, text: str) -> Iterator[tuple[int, str, bool]]:
         """The special tokens of a text and what is between them: of each its place, and whether it is special."""
@@ -309,9 +309,9 @@ class Tokenizer:
         if replacement is not None:
             ids[unseen] = self._table[ord(replacement)]
         elif unseen.any():
-            place = int(unseen.argmax())
+            index = int(unseen.argmax())
             alphabet = _("the tokenizer's alphabet of {number:,} characters", number=len(self._texts))
-            raise UnseenCharacter(text[place], place, alphabet)
+            raise UnseenCharacter(text[index], index, alphabet)
         return ids
 
     def decode(self, ids: Iterable[Any]) -> str:
@@ -323,8 +323,8 @@ class Tokenizer:
         listed, text = token_ids(ids, self.vocab_size).tolist(), ""
         for is_special, run in groupby(listed, {*self.declared.values()}.__contains__):
             if self.name == "file" and not is_special:
-                places = np.searchsorted(self.ids, list(run)).tolist()
-                part = of_package(partial(self._engine.decode, places, skip_special_tokens=False))
+                indices = np.searchsorted(self.ids, list(run)).tolist()
+                part = of_package(partial(self._engine.decode, indices, skip_special_tokens=False))
                 text += part.removeprefix(" ") if self._begins_with_a_space else part
             else:
                 text += b"".join(self.pieces.get(token, b"") for token in run).decode("utf-8", "replace")
@@ -400,13 +400,13 @@ def file_tokenizer(document: str, vocab_size: int | None = None, begin: Any = No
 def _ids(engine: "tokenizers.Tokenizer", text: str) -> list[int]:
     """The package's tokens of a text; none where it has none."""
 
-    def found() -> list[int]:
+    def ids() -> list[int]:
         try:
             return engine.encode(text, add_special_tokens=False).ids
         except Exception:  # the package's own class: it has no token; a fault of the package is none
             return []
 
-    return of_package(found)
+    return of_package(ids)
 
 
 def declaring(tokenizer: Tokenizer, special: Mapping[str, int]) -> Tokenizer:
@@ -468,8 +468,8 @@ def grown(tokenizer: Tokenizer, texts: Sequence[Text], specials: Sequence[str] =
     """
     wider, added = tokenizer, [text for text in specials if text not in tokenizer.declared]
     if tokenizer.name == "char":
-        found = alphabet_counts(texts, [*tokenizer.declared, *added])
-        new = [character for character in found if character not in tokenizer.alphabet]
+        counts = alphabet_counts(texts, [*tokenizer.declared, *added])
+        new = [character for character in counts if character not in tokenizer.alphabet]
         wider = Tokenizer({**tokenizer.data, "tokens": [*tokenizer.words, *new]})
     return with_special_tokens(wider, added)
 
@@ -510,8 +510,8 @@ def outside_special_tokens(text: Text, border: int, texts: tuple[str, ...]) -> i
         return border
     reach = max(map(len, texts)) - 1
     first = max(0, border - reach)
-    found = special_pattern(texts, overlapping=True).finditer(text[first : border + reach])
-    return max([border, *(first + match.end(1) for match in found if first + match.start() < border)])
+    matches = special_pattern(texts, overlapping=True).finditer(text[first : border + reach])
+    return max([border, *(first + match.end(1) for match in matches if first + match.start() < border)])
 
 
 def between_special_tokens(blocks: Sequence[str], texts: Sequence[str]) -> Iterator[str]:

@@ -82,11 +82,11 @@ def stored(folder: Path, vocab_size: int, make: Iterable[Piece]) -> Store:
         UsageError: the tokens cannot be made.
         StorageError: they cannot be written, or not read back.
     """
-    found = read(folder)
-    if found is None:
+    store = read(folder)
+    if store is None:
         write(folder, token_dtype(vocab_size), make)
-        found = read(folder) or _refuse(folder, N_("what was written is not read back"))
-    return found
+        store = read(folder) or _refuse(folder, N_("what was written is not read back"))
+    return store
 
 
 def write(folder: Path, dtype: np.dtype, pieces: Iterable[Piece]) -> None:
@@ -126,11 +126,11 @@ def _fill(folder: Path, dtype: np.dtype, pieces: Iterable[Piece]) -> None:
         for file in files.values():
             file.flush()
             os.fsync(file.fileno())
-    told = {
+    manifest = {
         split: {"tokens": sum(lengths), "sha256": digests[split].hexdigest(), "segments": lengths}
         for split, lengths in segments.items()
     }
-    (folder / MANIFEST).write_text(json.dumps({"version": VERSION, "dtype": dtype.name, "splits": told}), "ascii")
+    (folder / MANIFEST).write_text(json.dumps({"version": VERSION, "dtype": dtype.name, "splits": manifest}), "ascii")
 
 
 def read(folder: Path) -> Store | None:
@@ -146,12 +146,12 @@ def read(folder: Path) -> Store | None:
 
 
 def _split(folder: Path, manifest: dict[str, Any], split: str) -> Split:
-    told, path, dtype = manifest["splits"][split], folder / f"{split}.bin", np.dtype(manifest["dtype"])
-    is_whole = path.stat().st_size == told["tokens"] * dtype.itemsize
-    tokens = np.memmap(path, dtype, "r") if is_whole and told["tokens"] else np.empty(0, dtype)
-    ends = np.cumsum([0, *told["segments"]])
+    entry, path, dtype = manifest["splits"][split], folder / f"{split}.bin", np.dtype(manifest["dtype"])
+    is_whole = path.stat().st_size == entry["tokens"] * dtype.itemsize
+    tokens = np.memmap(path, dtype, "r") if is_whole and entry["tokens"] else np.empty(0, dtype)
+    ends = np.cumsum([0, *entry["segments"]])
     is_covered = ends.dtype == np.int64 and ends[-1] == tokens.size and (np.diff(ends) >= 0).all()
-    if not (is_whole and is_covered and hashlib.sha256(tokens.data).hexdigest() == told["sha256"]):
+    if not (is_whole and is_covered and hashlib.sha256(tokens.data).hexdigest() == entry["sha256"]):
         raise ValueError
     return Split(tokens, np.stack([ends[:-1], ends[1:]], axis=1))
 
@@ -192,7 +192,7 @@ def encoded(
             for split, each in of.items()
         ]
         for *span, split, is_first in merge(*listed):
-            begin, end = (outside_special_tokens(source, place, specials) for place in span)
+            begin, end = (outside_special_tokens(source, border, specials) for border in span)
             try:
                 yield Piece(split, is_first, tokenizer.encode(source[begin:end], replacement=replacement))
             except UnseenCharacter as unseen:

@@ -45,14 +45,13 @@ def corpus_works(corpus: Corpus, config: CorpusConfig) -> list[Work]:
         return works_from(corpus.text, config.works)
     if len(corpus.files) > 1:
         return list(corpus.files)
-    found = works_of(corpus.text)
-    if not found:
-        raise UsageError(
-            "{name}: not a folder of files, and without a table of contents, so its works are not known; name the "
-            'lines that begin them: corpus.works = ["CHAPTER *"]',
-            name=corpus.name,
-        )
-    return found
+    if works := works_of(corpus.text):
+        return works
+    raise UsageError(
+        "{name}: not a folder of files, and without a table of contents, so its works are not known; name the "
+        'lines that begin them: corpus.works = ["CHAPTER *"]',
+        name=corpus.name,
+    )
 
 
 def needs_works(config: CorpusConfig) -> bool:
@@ -96,11 +95,11 @@ def works_of(text: Text) -> list[Work]:
         again = titles.index(titles[start], start + 1)
     except (ValueError, IndexError):
         return []
-    begins, place = list[int | None](), again
+    begins, search_from = list[int | None](), again
     for title in titles[start:again]:
-        found = titles.index(title, place) if title in titles[place:] else None
-        begins.append(None if found is None else lines[found][0])
-        place = place if found is None else found + 1
+        index = titles.index(title, search_from) if title in titles[search_from:] else None
+        begins.append(None if index is None else lines[index][0])
+        search_from = search_from if index is None else index + 1
     spans = zip(titles[start:], begins, [*begins[1:], len(text)], strict=False)
     return [Work(title, begin, end) for title, begin, end in spans if begin is not None and end is not None]
 
@@ -115,14 +114,15 @@ def works_from(text: Text, lines: Sequence[str]) -> list[Work]:
         UsageError: no line of the text, or every line, is like one of them.
     """
     patterns = {line: re.compile(".*".join(map(re.escape, line.split("*")))) for line in lines}
-    begins, counts, total = list[tuple[int, str]](), Counter[str](), 0
+    begins, counts, total, line = list[tuple[int, str]](), Counter[str](), 0, ""
     for begin, line in lines_of(text):
         alike = [wanted for wanted, pattern in patterns.items() if pattern.fullmatch(line)]
         begins += [(begin, line)] if alike else []
         counts.update(alike)
         total += 1
+    total -= not line  # no line begins after the last line break
     for wanted in patterns:
-        if counts[wanted] in (0, total):
+        if not 0 < counts[wanted] < total:
             raise UsageError(
                 "corpus.works: {line!r} is like every line of the text, or like none; copy a line that begins a work "
                 "exactly, including leading spaces",
@@ -166,11 +166,11 @@ def split_corpus(
         return {"train": _outside(of["validation"] + of["test"], num_characters), **held}, of
     if config.split == "one-work":
         chosen = chosen_work(works, config.draw)
-        found, of = _split_one(chosen), dict[str, list[Work]]((split, [chosen]) for split in SPLITS)
+        splits, of = _split_one(chosen), dict[str, list[Work]]((split, [chosen]) for split in SPLITS)
         if config.train_on == "others":
-            found["train"] = _outside([chosen], num_characters)
+            splits["train"] = _outside([chosen], num_characters)
             of["train"] = [work for work in works if work != chosen]
-        return found, of
+        return splits, of
     if records is not None:
         number = len(records.distinct)
         if number < _FEWEST:
@@ -188,7 +188,7 @@ def split_corpus(
 
 def _outside(works: Sequence[Work], num_characters: int) -> Blocks:
     """The text that is in none of these works."""
-    borders = [0, *sorted(place for work in works for place in (work.begin, work.end)), num_characters]
+    borders = [0, *sorted(border for work in works for border in (work.begin, work.end)), num_characters]
     spans = zip(borders[::2], borders[1::2], strict=True)
     return in_blocks((begin, end) for begin, end in spans if begin < end)
 
@@ -201,13 +201,13 @@ def held_out(works: Sequence[Work]) -> dict[str, list[Work]]:
     """
     _require(works, _FEWEST, "works")
     order = numpy_stream(SPLIT_SEED, "works").permutation(len(works)).tolist()
-    in_all, found = sum(work.num_characters for work in works), dict[str, list[Work]]()
+    in_all, splits = sum(work.num_characters for work in works), dict[str, list[Work]]()
     for split, share, left in (("test", 0.1, 2), ("validation", 0.05, 1)):
         taken = [order.pop(0)]
         while sum(works[one].num_characters for one in taken) < share * in_all and len(order) > left:
             taken.append(order.pop(0))
-        found[split] = [works[one] for one in sorted(taken)]
-    return {"train": [works[one] for one in sorted(order)], **found}
+        splits[split] = [works[one] for one in sorted(taken)]
+    return {"train": [works[one] for one in sorted(order)], **splits}
 
 
 def _require(works: Sequence[Work], needed: int, split: str) -> None:
@@ -283,11 +283,16 @@ def cut(config: CorpusConfig, corpus: Corpus, text_hash: str, also: Sequence[Cor
         also: the further texts.
 
     Raises:
-        UsageError: the text cannot be cut in this way: see `corpus_works`, `split_corpus`, `restricted`, `additions`.
+        UsageError: the text cannot be cut in this way: see `corpus_works`, `split_corpus`, `additions`; or too
+            few works are long enough.
     """
     works = corpus_works(corpus, config)
     splits, by_split = split_corpus(len(corpus.text), config, works, corpus.records)
-    training, drawn_from = restricted(splits["train"], config, works)
+    training, drawn_from = splits["train"], list[str]()
+    if config.num_works is not None:
+        training, drawn_from = _of_works(works, training, config, config.num_works)
+    elif config.share is not None:
+        training = shared(training, config.share, config.draw)
     added = additions(config, text_hash, also, training)
     asked: dict[str, Any] = {"also": [*added]} if added else {}
     asked |= {key: value for key in _CHOOSING if (value := getattr(config, key)) is not None}
@@ -324,20 +329,6 @@ def cut(config: CorpusConfig, corpus: Corpus, text_hash: str, also: Sequence[Cor
     )
 
 
-def restricted(blocks: Blocks, config: CorpusConfig, works: Sequence[Work] = ()) -> tuple[Blocks, list[str]]:
-    """The training blocks selected by `num_works` and `share`, and the titles of the works that were drawn.
-
-    Without `num_works`, a share takes the first blocks of a random order, so that a smaller share is always a subset of
-    a larger one of the same draw.
-
-    Raises:
-        UsageError: too few works are long enough.
-    """
-    if config.num_works is not None:
-        return _of_works(works, blocks, config, config.num_works)
-    return (blocks if config.share is None else shared(blocks, config.share, config.draw)), []
-
-
 def _of_works(works: Sequence[Work], blocks: Blocks, config: CorpusConfig, num_works: int) -> tuple[Blocks, list[str]]:
     """Equal parts of works drawn from those that are long enough; together the share of all of the training split."""
     parts = [(work, Blocks(blocks.inside(work.begin, work.end))) for work in works]
@@ -353,7 +344,7 @@ def _of_works(works: Sequence[Work], blocks: Blocks, config: CorpusConfig, num_w
         )
     draw = SPLIT_SEED if config.draw is None else config.draw
     order = numpy_stream(draw, "works trained on").permutation(len(parts))
-    chosen: list[tuple[Work, Blocks]] = [parts[place] for place in sorted(order[:num_works].tolist())]
+    chosen: list[tuple[Work, Blocks]] = [parts[index] for index in sorted(order[:num_works].tolist())]
     taken = [part if config.share is None else drawn(part, each, draw, work.begin) for work, part in chosen]
     return Blocks(np.concatenate([part.spans for part in taken])), [work.title for work, _ in chosen]
 
@@ -411,10 +402,10 @@ def additions(
     """
     added = dict[str, tuple[Corpus, Blocks]]()
     for name, corpus in zip(config.also or (), others, strict=True):
-        found = hash_text(corpus.text)
-        if not corpus.text or found in (text_hash, *added):
+        digest = hash_text(corpus.text)
+        if not corpus.text or digest in (text_hash, *added):
             raise UsageError("corpus.also: {name!r} is in the main text, or is given twice; leave it out", name=name)
-        added[found] = corpus, _part(corpus, config, training)
+        added[digest] = corpus, _part(corpus, config, training)
     return added
 
 

@@ -131,10 +131,10 @@ def _grow(
     parents: list[int] = []
     unfinished: list[_Hypothesis] = []
     stopped: list[_Hypothesis] = []
-    for total, place in zip(totals.tolist(), order.tolist(), strict=True):
+    for total, flat_index in zip(totals.tolist(), order.tolist(), strict=True):
         if len(unfinished) == num_beams or total == -math.inf:
             break
-        parent, token = divmod(place, vocab)
+        parent, token = divmod(flat_index, vocab)
         grown = live[parent].extended(token, tokenizer, total, ended=token == end)
         if grown.ended or grown.writer.stopped:
             stopped.append(grown)
@@ -147,11 +147,11 @@ def _grow(
 def _best(hypotheses: list[_Hypothesis], n_best: int, length_penalty: float) -> list[_Hypothesis]:
     """The n best, best first; ties go to the shorter, then to the lower ids."""
 
-    def place(hypothesis: _Hypothesis) -> tuple[float, int, tuple[int, ...]]:
+    def rank(hypothesis: _Hypothesis) -> tuple[float, int, tuple[int, ...]]:
         length = len(hypothesis.tokens)
         return -penalised(hypothesis.score, length, length_penalty), length, hypothesis.tokens
 
-    return sorted(hypotheses, key=place)[:n_best]
+    return sorted(hypotheses, key=rank)[:n_best]
 
 
 def _decided(

@@ -336,7 +336,7 @@ def answered(
     records = [tokenizer.decode(split.tokens[begin:end]).partition(ANSWER) for begin, end in shown]
     prompts, options = _prompts(model, tokenizer, [question for question, *_ in records], DEFAULTS)
     every = generate(model, tokenizer, prompts, max_tokens=max_tokens, sampling=GREEDY, options=options)
-    for (question, _, rest), found in zip(records, every, strict=True):
+    for (question, _, rest), sample in zip(records, every, strict=True):
         right = rest.partition(END)[0]
-        verdict = "✓" if found.text == right else f"✗ {right}"
-        yield f"{question.rpartition(USER)[2]} → {found.text} {verdict}"
+        verdict = "✓" if sample.text == right else f"✗ {right}"
+        yield f"{question.rpartition(USER)[2]} → {sample.text} {verdict}"

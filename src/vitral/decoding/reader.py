@@ -47,11 +47,11 @@ class Way(NamedTuple):
 
     Attributes:
         is_in_c: whether its forward pass and the choice of tokens run in C.
-        found: the instructions used, or why the modules of PyTorch are used, as a message.
+        detail: the instructions used, or why the modules of PyTorch are used, as a message.
     """
 
     is_in_c: bool
-    found: str
+    detail: str
 
 
 def way_of(model: Transformer, *, use_cache: bool = True) -> Way:
@@ -59,7 +59,7 @@ def way_of(model: Transformer, *, use_cache: bool = True) -> Way:
     if not use_cache:
         return Way(False, N_("there is no cache"))
     step = native_step(model)
-    return Way(False, step) if isinstance(step, str) else Way(True, native().found)
+    return Way(False, step) if isinstance(step, str) else Way(True, native().detail)
 
 
 class Reader:

@@ -234,9 +234,9 @@ def _checked(logits: Tensor) -> Tensor:
     return logits
 
 
-def _require(fits: bool, complaint: str, **places: Any) -> None:
+def _require(fits: bool, complaint: str, **values: Any) -> None:
     if not fits:
-        raise UsageError(complaint, **places)
+        raise UsageError(complaint, **values)
 
 
 def uniforms(seed: int, sample: int) -> np.random.Generator:

@@ -57,9 +57,9 @@ class Writer:
         """Append characters, then cut at the first stop string; earlier ones were cut in earlier calls."""
         begin = max(0, len(self.text) - self._longest + 1)
         self.text += new
-        found = [at for stop in self._stop if (at := self.text.find(stop, begin)) >= 0]
-        if found:
-            self.text, self.stopped = self.text[: min(found)], True
+        positions = [at for stop in self._stop if (at := self.text.find(stop, begin)) >= 0]
+        if positions:
+            self.text, self.stopped = self.text[: min(positions)], True
 
     def _beginning_of_stop(self) -> int:
         """The length of the longest suffix of the text that is a prefix of a stop string."""

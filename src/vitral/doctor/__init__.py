@@ -21,7 +21,7 @@ from vitral.core.streams import torch_stream
 from vitral.core.text import visible
 from vitral.model import ModelConfig, Transformer
 from vitral.model.native import native, native_step
-from vitral.model.selfcheck import check_device
+from vitral.model.transformer import check_device
 from vitral.training.configuration import DEFAULT_PRESET, configure, presets
 from vitral.training.plans import resolve_plan
 from vitral.training.run import build_model
@@ -48,9 +48,9 @@ class HealthCheck:
     found: str
 
 
-def finding(mark: Mark, what: str, sentence: str, /, **places: Any) -> HealthCheck:
+def finding(mark: Mark, what: str, sentence: str, /, **values: Any) -> HealthCheck:
     """A check with its result: a sentence with values in its places."""
-    return HealthCheck(mark, what, reason(VitralError(sentence, **places)))
+    return HealthCheck(mark, what, reason(VitralError(sentence, **values)))
 
 
 ok, wrong, unknown = (partial(finding, mark) for mark in MARKS)
@@ -137,9 +137,9 @@ def _correctness() -> Iterator[HealthCheck]:
     if isinstance(step, str):
         yield unknown("generation in C", step)
     else:
-        found = N_("{instructions}; logits of a small model differ from PyTorch by {difference:.1e}")
+        sentence = N_("{instructions}; logits of a small model differ from PyTorch by {difference:.1e}")
         differences = step(tokens, model.new_cache(2)) - logits[:, -1]
-        yield _near("generation in C", differences, found, instructions=native().found)
+        yield _near("generation in C", differences, sentence, instructions=native().detail)
     differences = logits.double() - model.double()(tokens)
     yield _near("float32", differences, N_("logits of a small model differ from float64 by {difference:.1e}"))
     device = resolve_device("auto")
@@ -149,10 +149,10 @@ def _correctness() -> Iterator[HealthCheck]:
         yield from collected(device.type, _accelerated(model.float(), device))
 
 
-def _near(what: str, differences: Tensor, sentence: str, **places: Any) -> HealthCheck:
+def _near(what: str, differences: Tensor, sentence: str, **values: Any) -> HealthCheck:
     """Whether the largest of some differences is one of rounding."""
     most = float(differences.abs().max())
-    return finding("ok" if most < MOST_DIFFERENCE else "wrong", what, sentence, difference=most, **places)
+    return finding("ok" if most < MOST_DIFFERENCE else "wrong", what, sentence, difference=most, **values)
 
 
 def _accelerated(model: Transformer, device: torch.device) -> Iterator[HealthCheck]:

@@ -26,7 +26,7 @@ from vitral.runs.metrics_log import NAME as LOG
 from vitral.studies.design import Study
 from vitral.studies.jobs import jobs_of
 from vitral.studies.measures import check_measures
-from vitral.studies.record import ARMS, MEASURES, RECORD, REPORT, TUNING, Found, read_record
+from vitral.studies.record import ARMS, MEASURES, RECORD, REPORT, TUNING, Record, read_record
 from vitral.studies.resolution import resolve
 from vitral.studies.results import require_config, require_parent, run_name
 from vitral.training import silent
@@ -53,14 +53,14 @@ def examine_run(path: Path, *, replay: bool = True) -> Diagnosis:
 
 def checks_of(path: Path, *, replay: bool) -> Iterator[HealthCheck]:
     """The checks of `examine_run`."""
-    found = verify(path, deep=True)
-    for one in found.findings:
+    sealed = verify(path, deep=True)
+    for one in sealed.findings:
         top, _, last = one.file.rpartition("/")
         said = one.line.removeprefix(f"{path}/{one.file}: ").removeprefix(f"{path}: ")
         yield wrong(top if top == "samples" else last, said)
-    if not any(one.is_refused for one in found.findings):
-        yield from collected(N_("files"), _whole(found, replay=replay))
-    if damaged := [name for name in names(found.steps) if name.startswith(DAMAGED)]:
+    if not any(one.is_refused for one in sealed.findings):
+        yield from collected(N_("files"), _whole(sealed, replay=replay))
+    if damaged := [name for name in names(sealed.steps) if name.startswith(DAMAGED)]:
         yield unknown("set aside", "{names}: can be deleted", names=", ".join(damaged))
 
 
@@ -129,13 +129,13 @@ def _recomputed(sealed: SealedRun, whole: list[Checkpoint], losses: dict[int, An
 
 
 def _remaining(sealed: SealedRun, last: Checkpoint) -> HealthCheck:
-    places = {"step": last.step, "left": sealed.config.training.steps - last.step, "run": sealed.path}
+    values = {"step": last.step, "left": sealed.config.training.steps - last.step, "run": sealed.path}
     if sealed.imported is not None:
         source = sealed.imported.get("source")
         return ok("progress", "imported from {source}; there is no training to finish", source=source)
-    if places["left"] <= 0:
-        return ok("progress", "finished at step {step:,}", **places)
-    return ok("progress", "step {step:,}, {left:,} steps left; continue with: vitral resume {run}", **places)
+    if values["left"] <= 0:
+        return ok("progress", "finished at step {step:,}", **values)
+    return ok("progress", "step {step:,}, {left:,} steps left; continue with: vitral resume {run}", **values)
 
 
 def repair_run(path: Path) -> tuple[str, ...]:
@@ -153,35 +153,35 @@ def repair_run(path: Path) -> tuple[str, ...]:
     done: list[str] = []
     with only_writer(path):
         RunFolder.open(path).sweep()
-        found = verify(path, deep=True)
-        damaged = {one.file for one in found.findings}
-        for one in found.findings:
+        sealed = verify(path, deep=True)
+        damaged = {one.file for one in sealed.findings}
+        for one in sealed.findings:
             if one.is_refused and one.file != CONFIG:
                 raise UsageError(one.line)
-        identity = found.identity
+        identity = sealed.identity
         if CONFIG in damaged:
             config = identity.config
             with suppress(UsageError):
-                config = with_free_keys(config, RunConfig.parse(found.written))
-            done.append(_set_aside(found, CONFIG))
-            found.write_config(config.plain())
+                config = with_free_keys(config, RunConfig.parse(sealed.written))
+            done.append(_set_aside(sealed, CONFIG))
+            sealed.write_config(config.plain())
         if RUN in damaged:
-            done.append(_set_aside(found, RUN))
-            found.write_document("run", {"format": FORMAT, **identity.plain()})
+            done.append(_set_aside(sealed, RUN))
+            sealed.write_document("run", {"format": FORMAT, **identity.plain()})
         if LOG in damaged:
-            done.append(_repair_log(found))
+            done.append(_repair_log(sealed))
     return tuple(done)
 
 
 def _set_aside(folder: RunFolder, name: str) -> str:
     """Keep a damaged file under another name."""
-    place = folder.path / name
-    if not os.path.lexists(place):
+    file = folder.path / name
+    if not os.path.lexists(file):
         return N_("{file} was missing and has been restored").format(file=name)
-    others = (place.with_stem(f"{place.stem}.damaged-{number}") for number in itertools.count(1))
+    others = (file.with_stem(f"{file.stem}.damaged-{number}") for number in itertools.count(1))
     kept = next(one for one in others if not os.path.lexists(one))
-    with storage(place):
-        insist(os.rename, place, kept)
+    with storage(file):
+        insist(os.rename, file, kept)
     return N_("{file} has been restored; the damaged one is {kept}").format(file=name, kept=kept.name)
 
 
@@ -212,7 +212,7 @@ def examine_study(path: Path) -> Diagnosis:
 
     The first run has one logged step computed again; the others only have their files verified.
     """
-    record = Found()
+    record = Record()
 
     def agrees() -> Iterator[HealthCheck]:
         record.update(read_record(path) or {})
@@ -224,17 +224,17 @@ def examine_study(path: Path) -> Diagnosis:
     return Diagnosis(tuple(findings))
 
 
-def _runs(folder: Path, record: Found) -> Iterator[HealthCheck]:
+def _runs(folder: Path, record: Record) -> Iterator[HealthCheck]:
     kinds = [(kind, arm) for kind in (ARMS, TUNING) for arm in names(folder / kind)]
     there = [f"{kind}/{arm}/{run}" for kind, arm in kinds for run in names(folder / kind / arm) if run[0] != "."]
     for number, name in enumerate(there):
         names(folder / name)  # refuses a link
-        found = [*collected(N_("run"), checks_of(folder / name, replay=number == 0))]
-        bad = [one for one in found if one.mark == "wrong" or one.what == RECOMPUTED]
+        checks = [*collected(N_("run"), checks_of(folder / name, replay=number == 0))]
+        bad = [one for one in checks if one.mark == "wrong" or one.what == RECOMPUTED]
         for one in bad:
             yield finding(one.mark, name, N_("{what}: {found}"), what=one.what, found=one.found)
         if not any(one.mark == "wrong" for one in bad):
-            yield ok(name, "{n} checks, nothing wrong", n=len(found))
+            yield ok(name, "{n} checks, nothing wrong", n=len(checks))
     missing = sorted(_designed(record) - set(there))
     if missing:
         yield unknown(
@@ -245,14 +245,14 @@ def _runs(folder: Path, record: Found) -> Iterator[HealthCheck]:
         )
 
 
-def _designed(record: Found) -> set[str]:
+def _designed(record: Record) -> set[str]:
     """The runs the record asks for; none if it is damaged."""
     if not record:
         return set()
     return {run_name(arm["name"], seed) for arm in record["study"]["arms"] for seed in record["seeds"]}
 
 
-def _agreement(folder: Path, record: Found) -> Iterator[HealthCheck]:
+def _agreement(folder: Path, record: Record) -> Iterator[HealthCheck]:
     """Whether every run is one of the record: the record of another study has a hash of its own too."""
     study, runs = Study.parse(record["study"]) if record else None, {}
     for name in _designed(record):

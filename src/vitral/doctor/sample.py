@@ -33,16 +33,16 @@ def facts_of(run: SealedRun) -> dict[str, Any]:
         UsageError: an imported model, which was not trained here; or a damaged file.
     """
     run.require_text()
-    config, found, corpus = run.config, summarize_run(run.path).plain(), run.document("corpus")
+    config, summary, corpus = run.config, summarize_run(run.path).plain(), run.document("corpus")
     model, is_text = config.model, config.corpus.records is None and config.corpus.task is None
     tokens, per_step = corpus["split"].get("tokens", {}).get("train"), config.tokens_per_step
     sizes = [size for size in LADDER if size.model["num_layers"] <= model.num_layers]
     least = [size.least_steps for size in sizes if size.model["d_model"] <= model.d_model]
-    steps, curve = (found["step"] or 0) - (config.training.schedule.begin or 0), found["curve"]
+    steps, curve = (summary["step"] or 0) - (config.training.schedule.begin or 0), summary["curve"]
     samples, measured = run.metrics("sample"), run.metrics("evaluation")
-    best = [one for one in measured if one["step"] == found["best_step"]]
+    best = [one for one in measured if one["step"] == summary["best_step"]]
     kept = ("step", "best_step", "parameters", "tokenizer", "vocab_size", "validation_loss", "test_loss", "objective")
-    return {key: found[key] for key in kept} | {
+    return {key: summary[key] for key in kept} | {
         "run": zoo_name(run.path) or str(run.path),
         "text": config.corpus.source,
         "is_text": is_text,
@@ -52,9 +52,9 @@ def facts_of(run: SealedRun) -> dict[str, Any]:
         "least_steps": math.ceil(max(least, default=0) * LADDER_TOKENS / per_step),
         "is_smallest": len(least) < 2,  # nothing smaller would be planned
         "most_passes": most_passes(model, tokens) if is_text and tokens else None,
-        "seconds_per_step": found["seconds"] / steps if found["seconds"] and steps > 0 else None,
+        "seconds_per_step": summary["seconds"] / steps if summary["seconds"] and steps > 0 else None,
         "last_validation_loss": curve[-1][1] if curve else None,
-        "baselines": (found["baselines"] or {}) if found["objective"] == "next-token" else {},
+        "baselines": (summary["baselines"] or {}) if summary["objective"] == "next-token" else {},
         "copied": copied_share(samples[-1]) if samples else None,
         "exact": best[-1].get("test_exact_match") if best else None,
         "problems": list(corpus.get("problems", ())),
@@ -79,12 +79,15 @@ class SampleReason:
 def reasons(facts: Mapping[str, Any]) -> tuple[SampleReason, ...]:
     """What follows from `facts_of`, the most important first."""
     copies, training = list(_of_copies(facts)), list(_of_training(facts))
-    if facts["problems"] or (facts["copied"] or 0) > MOSTLY:  # more time would make it copy more
-        found = [*copies, *(one for one in training if not one.command.startswith("continue")), *_of_text(facts)]
+    problems, texts = list(_of_problems(facts)), list(_of_text(facts))
+    is_read = (facts["step"] or 0) * facts["tokens_per_step"] >= (facts["tokens"] or 0)
+    if (facts["copied"] or 0) > MOSTLY or (problems and is_read):  # more time would make it copy more
+        ordered = [*problems, *copies, *(one for one in training if not one.command.startswith("continue")), *texts]
+    elif problems:
+        ordered = [*training, *problems, *texts, *copies]
     else:
-        found = [*training, *_of_text(facts), *copies]
-    found = (*_of_problems(facts), *found, *_of_sampling(facts))
-    return found or tuple(_of_numbers(facts))
+        ordered = [*training, *texts, *copies]
+    return (*ordered, *_of_sampling(facts)) or tuple(_of_numbers(facts))
 
 
 def _of_problems(facts: Mapping[str, Any]) -> Iterator[SampleReason]:
@@ -96,13 +99,13 @@ def _of_problems(facts: Mapping[str, Any]) -> Iterator[SampleReason]:
 def _of_copies(facts: Mapping[str, Any]) -> Iterator[SampleReason]:
     """Whether the last sample has passages of the training text."""
     if share := facts["copied"]:
-        told = N_(
+        sentence = N_(
             "{share:.0%} of its last sample is copied from the training text ({words} or more words in a row): more "
             "text, or fewer minutes, and it copies less."
         )
         half = max(0.1, (facts["step"] or 0) * (facts["seconds_per_step"] or 0) / 120)
         command = f"train {shlex.quote(facts['text'])} --minutes {half:.1f}" if share > MOSTLY else ""
-        yield SampleReason("copied", told.format(share=share, words=COPIED_WORDS), command)
+        yield SampleReason("copied", sentence.format(share=share, words=COPIED_WORDS), command)
 
 
 def _of_training(facts: Mapping[str, Any]) -> Iterator[SampleReason]:
@@ -113,17 +116,17 @@ def _of_training(facts: Mapping[str, Any]) -> Iterator[SampleReason]:
     most, last, best = (enough or 1) * a_pass, facts["last_validation_loss"], facts["validation_loss"]
     is_weak = (facts["test_loss"] or 0) > facts["baselines"].get(str(TRIGRAM), math.inf)
 
-    def longer(kind: str, sentence: str, until: float, **places: Any) -> SampleReason:
+    def longer(kind: str, sentence: str, until: float, **values: Any) -> SampleReason:
         minutes = max(1, math.ceil((until - step) * (facts["seconds_per_step"] or 1) / 60))
-        told = N_(sentence).format(**places, minutes=minutes, until=until)
-        return SampleReason(kind, told, f"continue {run} --minutes {minutes}")
+        text = N_(sentence).format(**values, minutes=minutes, until=until)
+        return SampleReason(kind, text, f"continue {run} --minutes {minutes}")
 
     if parameters > MOST_PER_TOKEN * (tokens or math.inf) and not facts["is_smallest"]:
-        told = N_(
+        sentence = N_(
             "The model is too large for its text: {parameters:,} parameters for {tokens:,} tokens. It learns the text "
             "by heart, or does not get far; vitral train chooses a size that fits."
         )
-        yield SampleReason("large", told.format(parameters=parameters, tokens=tokens), f"train {text}")
+        yield SampleReason("large", sentence.format(parameters=parameters, tokens=tokens), f"train {text}")
     elif step < (needed := max(min(facts["least_steps"], most), FEW * most * is_weak)) < math.inf:
         sentence = N_(
             "This model is undertrained: {steps:,} steps are few for {parameters:,} parameters, and its loss says "
@@ -131,33 +134,37 @@ def _of_training(facts: Mapping[str, Any]) -> Iterator[SampleReason]:
         )
         yield longer("undertrained", sentence, needed, steps=step, parameters=parameters)
     elif is_weak and tokens:
-        told = N_("It is worse than a trigram table although it read the text {passes:.1f} times: it is too simple.")
-        yield SampleReason("simple", told.format(passes=step / a_pass), f"train {text}")
+        sentence = N_(
+            "It is worse than a trigram table although it read the text {passes:.1f} times: it is too simple."
+        )
+        yield SampleReason("simple", sentence.format(passes=step / a_pass), f"train {text}")
     elif enough and step < FEW * most:
         sentence = N_("The text was read {passes:.1f} times; up to {enough} help: {minutes} min more.")
         yield longer("passes", sentence, most, passes=step / a_pass, enough=enough)
     if best is not None and last - best > ROSE:
-        told = N_(
+        sentence = N_(
             "After step {step:,} it learned the text by heart: the validation loss rose from {best:.2f} to {last:.2f} "
             "nats. Samples come from the checkpoint before; more text helps, more time does not."
         )
-        yield SampleReason("overfitting", told.format(step=facts["best_step"], best=best, last=last))
+        yield SampleReason("overfitting", sentence.format(step=facts["best_step"], best=best, last=last))
 
 
 def _of_text(facts: Mapping[str, Any]) -> Iterator[SampleReason]:
     """Whether the text is long enough, and cut into few enough tokens."""
     text, tokens, size = shlex.quote(facts["text"]), facts["tokens"], facts["vocab_size"]
     if tokens and facts["characters"] < ENOUGH_TEXT:
-        told = N_(
+        sentence = N_(
             "The text is short: {characters:,} characters teach spelling and layout, and few words. From about "
             "{enough:,} on it becomes interesting; a folder of files is one text."
         )
-        yield SampleReason("short", told.format(characters=facts["characters"], enough=ENOUGH_TEXT))
+        yield SampleReason("short", sentence.format(characters=facts["characters"], enough=ENOUGH_TEXT))
     if tokens and facts["tokenizer"] != "char" and tokens < OFTEN * size:
-        told = N_(
+        sentence = N_(
             "Each of the {size:,} tokens occurs {times:.0f} times on average, which is seldom; characters are not."
         )
-        yield SampleReason("tokenizer", told.format(size=size, times=tokens / size), f"train {text} --tokenizer char")
+        yield SampleReason(
+            "tokenizer", sentence.format(size=size, times=tokens / size), f"train {text} --tokenizer char"
+        )
 
 
 def _of_sampling(facts: Mapping[str, Any]) -> Iterator[SampleReason]:
@@ -165,13 +172,13 @@ def _of_sampling(facts: Mapping[str, Any]) -> Iterator[SampleReason]:
     if facts["objective"] != "next-token" or not facts["is_text"]:
         return
     if (facts["test_loss"] or math.inf) < min(facts["baselines"].values(), default=0.0):
-        told = N_(
+        sentence = N_(
             "It is better than every counting table. What is still missing, sense above all, takes a larger model and "
             "a longer text."
         )
-        yield SampleReason("size", told)
-    told = N_("Samples are drawn at temperature 0.8; at 0.5 the text is tamer, and repeats itself more.")
-    yield SampleReason("temperature", told, f"generate {shlex.quote(facts['run'])} --temperature 0.5")
+        yield SampleReason("size", sentence)
+    sentence = N_("Samples are drawn at temperature 0.8; at 0.5 the text is tamer, and repeats itself more.")
+    yield SampleReason("temperature", sentence, f"generate {shlex.quote(facts['run'])} --temperature 0.5")
 
 
 def _of_numbers(facts: Mapping[str, Any]) -> Iterator[SampleReason]:
@@ -180,12 +187,14 @@ def _of_numbers(facts: Mapping[str, Any]) -> Iterator[SampleReason]:
     table = min(facts["baselines"].values(), default=math.inf)
     is_good = loss is not None and (loss < table if exact is None else exact >= RIGHT)
     if exact is not None:
-        told = N_("No reason was found: {exact:.0%} of its answers to new questions are exact after {steps:,} steps.")
+        sentence = N_(
+            "No reason was found: {exact:.0%} of its answers to new questions are exact after {steps:,} steps."
+        )
     elif loss is None:
-        told = N_("No reason was found: the run has no evaluation after {steps:,} steps.")
+        sentence = N_("No reason was found: the run has no evaluation after {steps:,} steps.")
     else:
-        told = N_("No reason was found: after {steps:,} steps the test loss is {loss:.2f} nats.")
-    said = told.format(exact=exact, steps=step, loss=loss)
+        sentence = N_("No reason was found: after {steps:,} steps the test loss is {loss:.2f} nats.")
+    said = sentence.format(exact=exact, steps=step, loss=loss)
     run = shlex.quote(facts["run"])
     yield SampleReason("numbers", said, f"evaluate {run}" if is_good else f"continue {run} --minutes 2")
 
@@ -215,8 +224,8 @@ class WhySample(Shown, Tabular):
 
     def lines(self, program: str = "vitral") -> list[str]:
         """The reasons in the current language, and the command."""
-        told = [_(one.text) for one in self.reasons]
-        return [*told, *([_("Try next: {command}", command=f"{program} {self.command}")] if self.command else [])]
+        texts = [_(one.text) for one in self.reasons]
+        return [*texts, *([_("Try next: {command}", command=f"{program} {self.command}")] if self.command else [])]
 
     def __str__(self) -> str:
         """One line each."""

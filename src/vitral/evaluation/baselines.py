@@ -95,15 +95,15 @@ def rank_among_baselines(loss: float, orders: Mapping[int, float], problems: Seq
     if same is not None:
         return _("equal to the {ngram} table; lower is better", ngram=baseline_name(same))
     above, below = neighbours(loss, orders)
-    told = N_(
+    sentence = N_(
         "better than the {higher} table ({above:.3f}), worse than the {lower} table ({below:.3f}); lower is better"
     )
     if below is None:
-        told = N_("better than every counting table (best: {higher} {above:.3f}); lower is better")
+        sentence = N_("better than every counting table (best: {higher} {above:.3f}); lower is better")
     if above is None:
-        told = N_("worse than every counting table (weakest: {lower} {below:.3f}); lower is better")
+        sentence = N_("worse than every counting table (weakest: {lower} {below:.3f}); lower is better")
     losses = {"above": orders.get(above or 0), "below": orders.get(below or 0)}
-    return _(told, higher=baseline_name(above or 0), lower=baseline_name(below or 0), **losses)
+    return _(sentence, higher=baseline_name(above or 0), lower=baseline_name(below or 0), **losses)
 
 
 def neighbours(loss: float, orders: Mapping[int, float]) -> tuple[int | None, int | None]:

@@ -105,7 +105,7 @@ def copied_spans(sample: str, training_text: str) -> tuple[Span, ...]:
     >>> copied_spans("So one two three four five six seven eight ends", "one two three four five six seven eight nine")
     ((3, 42),)
     """
-    units = [found.span() for found in _UNIT.finditer(sample)]
+    units = [match.span() for match in _UNIT.finditer(sample)]
     sizes = [COPIED_CHARACTERS // COPIED_WORDS if _IN_WORD.match(sample, begin) else 1 for begin, _ in units]
     before = [0, *accumulate(sizes)]
     spans: list[Span] = []

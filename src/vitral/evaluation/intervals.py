@@ -59,7 +59,7 @@ def bootstrap_interval(values: Sequence[float]) -> Interval:
     Args:
         values: such as one difference for each block of a text; at least two, all finite.
     """
-    found = np.asarray(values)
-    drawn = np.random.default_rng(0).integers(len(found), size=(RESAMPLES, len(found)))
-    low, high = np.quantile(found[drawn].mean(axis=1), [LEVEL / 2, 1 - LEVEL / 2])
-    return Interval(float(found.mean()), float(low), float(high), len(found))
+    sample = np.asarray(values)
+    drawn = np.random.default_rng(0).integers(len(sample), size=(RESAMPLES, len(sample)))
+    low, high = np.quantile(sample[drawn].mean(axis=1), [LEVEL / 2, 1 - LEVEL / 2])
+    return Interval(float(sample.mean()), float(low), float(high), len(sample))

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from scipy.stats import binomtest
 from torch import Tensor
 from torch.nn import functional
 
@@ -16,7 +15,7 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.machine import keep_freed_memory
 from vitral.core.streams import numpy_stream
-from vitral.data.batches import IGNORED, Reading, Split, reading_of, thinned, window_places, windows
+from vitral.data.batches import IGNORED, Reading, Split, reading_of, thinned, window_indices, windows
 from vitral.data.dataset import Dataset
 from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation.masking import Masking
@@ -51,6 +50,8 @@ class AnswerScore:
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of the share (Wilson)."""
+        from scipy.stats import binomtest  # slow to import
+
         low, high = binomtest(self.right, self.total).proportion_ci(method="wilson")
         return float(low), float(high)
 
@@ -158,36 +159,36 @@ def evaluate_split(
         UsageError: the tokenizer is not the model's, or the split contains no target.
     """
     model.require_vocabulary(tokenizer.vocab_size)
-    nats, counts, told = 0.0, np.zeros(model.vocab_size, dtype=np.int64), np.zeros(2, dtype=np.int64)
+    nats, counts, text_sizes = 0.0, np.zeros(model.vocab_size, dtype=np.int64), np.zeros(2, dtype=np.int64)
     right, by_label = [np.empty(0, dtype=np.bool_)], model.config.num_labels is not None
-    for logits, targets, places in _scored(model, split, masking, batch_tokens, tick):
+    for logits, targets, indices in _scored(model, split, masking, batch_tokens, tick):
         nats += float(_nats(logits, targets).sum())
-        counts += np.bincount(split.tokens[places], minlength=model.vocab_size)
-        told += 0 if sizes is None else [each[places].sum() for each in sizes]
+        counts += np.bincount(split.tokens[indices], minlength=model.vocab_size)
+        text_sizes += 0 if sizes is None else [each[indices].sum() for each in sizes]
         if split.answers is not None:
             logits[:, [] if by_label else list(tokenizer.specials)] = -math.inf  # which are never generated
             is_right = (logits.argmax(-1) == targets).cpu().numpy()
-            right.append(is_right if by_label else _right_answers(is_right, places))
-    found = _loss_of(nats, counts, split, model.config.context_length, tokenizer)
+            right.append(is_right if by_label else _right_answers(is_right, indices))
+    result = _loss_of(nats, counts, split, model.config.context_length, tokenizer)
     every = np.concatenate(right)
     if split.answers is not None:
         fit = reading_of_config(model.config).fits(split)
-        found = replace(found, answers=AnswerScore(int(every.sum()), len(every), len(fit) - int(fit.sum())))
+        result = replace(result, answers=AnswerScore(int(every.sum()), len(every), len(fit) - int(fit.sum())))
     if by_label:
-        found = replace(found, loss=nats / max(1, len(every)), num_targets=len(every))
+        result = replace(result, loss=nats / max(1, len(every)), num_targets=len(every))
     if sizes is None:
-        return found
-    if not told[0]:
+        return result
+    if not text_sizes[0]:
         raise UsageError(NO_CHARACTER)
-    return replace(found, num_characters=int(told[0]), num_bytes=int(told[1]))
+    return replace(result, num_characters=int(text_sizes[0]), num_bytes=int(text_sizes[1]))
 
 
 def _scored(
     model: Transformer, split: Split, masking: Masking | None, batch_tokens: int | None, tick: Callable[[], None]
 ) -> Iterator[tuple[Tensor, Tensor, Int[np.ndarray, " targets"]]]:
-    """Batches: the logits where a target is scored, these targets, and their places in the split's tokens.
+    """Batches: the logits where a target is scored, these targets, and their indices in the split's tokens.
 
-    Of labels the places are those of the tokens of the labels.
+    Of labels the indices are those of the tokens of the labels.
     """
     reading, stream = reading_of_config(model.config), numpy_stream(0, "blanks", "evaluation")
     device, answers, first = model.token_embedding.weight.device, split.answers, first_target(model.mask)
@@ -196,16 +197,16 @@ def _scored(
     most = batch_tokens or (4096 if device.type == "cpu" else 16384)
     opened = masking is not None and masking.is_shifted
     with evaluating(model):
-        for places in window_places(split, reading, max(1, most // reading.context_length)):
-            inputs, targets = reading.pair(split, places)
-            at, where = places[1][:, 1:], (slice(None), slice(first, None))
+        for indices in window_indices(split, reading, max(1, most // reading.context_length)):
+            inputs, targets = reading.pair(split, indices)
+            at, where = indices[1][:, 1:], (slice(None), slice(first, None))
             if masking is not None:
                 inputs, targets = replace(masking, among=0).asked(inputs, stream)
-                at, where = at if opened else places[1][:, :-1], targets != IGNORED
+                at, where = at if opened else indices[1][:, :-1], targets != IGNORED
             elif answers is not None and not reading.by_label:
                 where = (targets != IGNORED) & (torch.arange(targets.shape[1]) >= first)
             if answers is not None and reading.by_label:
-                at, where = at[answers.scored(split.tokens[places[1]])[:, 1:]], slice(None)
+                at, where = at[answers.scored(split.tokens[indices[1]])[:, 1:]], slice(None)
             else:
                 at = torch.from_numpy(at)[where].numpy().ravel()
             if at.size:
@@ -219,13 +220,13 @@ def _nats(logits: Tensor, targets: Tensor) -> Float[np.ndarray, " targets"]:
 
 
 def _right_answers(
-    is_right: Bool[np.ndarray, " targets"], places: Int[np.ndarray, " targets"]
+    is_right: Bool[np.ndarray, " targets"], indices: Int[np.ndarray, " targets"]
 ) -> Bool[np.ndarray, " answers"]:
     """Whether all targets of each answer are right; those of one follow one another.
 
     Greedy decoding writes exactly the right answers: as long as it is right, it has read the same tokens.
     """
-    begins = np.flatnonzero(np.diff(places, prepend=-2) != 1)
+    begins = np.flatnonzero(np.diff(indices, prepend=-2) != 1)
     return np.logical_and.reduceat(is_right, begins)
 
 
@@ -260,12 +261,12 @@ def token_losses(model: Transformer, split: Split, *, batch_tokens: int = 4096) 
         split: the tokens; its segments are in the order of the text.
         batch_tokens: tokens per batch; affects speed and memory, not the result.
     """
-    found = np.full(len(split.tokens), np.nan)
-    for logits, targets, places in _scored(model, split, None, batch_tokens, no_tick):
-        found[places] = _nats(logits, targets)
+    losses = np.full(len(split.tokens), np.nan)
+    for logits, targets, indices in _scored(model, split, None, batch_tokens, no_tick):
+        losses[indices] = _nats(logits, targets)
     everywhere = [np.arange(begin + 1, end) for begin, end in split.segments.tolist()]
-    places = np.concatenate([*everywhere, np.empty(0, dtype=np.int64)])
-    return found[places if split.answers is None else places[split.answers.scored(split.tokens)[places]]]
+    indices = np.concatenate([*everywhere, np.empty(0, dtype=np.int64)])
+    return losses[indices if split.answers is None else indices[split.answers.scored(split.tokens)[indices]]]
 
 
 def bits_per_nat(split: Split, context_length: int | Reading, tokenizer: Tokenizer) -> float:

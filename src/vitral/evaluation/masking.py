@@ -112,8 +112,8 @@ def filling_of(objective: str | Masked | Mixed, tokenizer: Tokenizer) -> Masking
 
 # ---------------------------------------------------------------- filling gaps
 
-GAP = "[MASK]"
-"""Stands for a gap in a text."""
+GAP = r"(?i:\[MASK\])"
+"""Matches what stands for a gap in a text, in capitals or not."""
 BEAMS = 16
 """Beginnings of a filling of several tokens that are kept, at least."""
 
@@ -183,7 +183,7 @@ def fill(
     """
     space = "" if tokenizer.name in ("char", "byte") else " ?"
     ids, gaps = list[int](), list[range]()
-    for number, part in enumerate(re.split(space + re.escape(GAP), text)):
+    for number, part in enumerate(re.split(space + GAP, text)):
         if number:
             gaps.append(range(len(ids), len(ids) + tokens))
             ids += [masking.token] * tokens
@@ -193,21 +193,21 @@ def fill(
     if not 1 <= len(ids) <= most:
         raise UsageError("fill: {tokens} tokens, expected 1 to {most}", tokens=len(ids), most=most)
 
-    def logs(row: Sequence[int], place: int) -> Float[Tensor, " vocab"]:
+    def logs(row: Sequence[int], position: int) -> Float[Tensor, " vocab"]:
         """Log-probabilities of the token at a place, which is hidden."""
-        hidden = torch.tensor([[*before, *row[:place], masking.token, *row[place + 1 :], *after]])
+        hidden = torch.tensor([[*before, *row[:position], masking.token, *row[position + 1 :], *after]])
         logits = model(hidden.to(model.token_embedding.weight.device), bidirectional=masking.is_shifted)
-        return logits[0, len(before) + place - masking.is_shifted].cpu().double().log_softmax(-1)
+        return logits[0, len(before) + position - masking.is_shifted].cpu().double().log_softmax(-1)
 
     def best(gap: range, most: int) -> tuple[Filling, ...]:
         beams: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
-        for place in gap:
+        for position in gap:
             grown = []
             for score, begun in beams:
-                found = logs([*ids[: gap.start], *begun, *ids[place:]], place)
-                found[[*tokenizer.specials, masking.token]] = -math.inf
-                likely = found.argsort(descending=True, stable=True)[: max(most, BEAMS)].tolist()
-                grown += [(score + found[token].item(), (*begun, token)) for token in likely]
+                log_probabilities = logs([*ids[: gap.start], *begun, *ids[position:]], position)
+                log_probabilities[[*tokenizer.specials, masking.token]] = -math.inf
+                likely = log_probabilities.argsort(descending=True, stable=True)[: max(most, BEAMS)].tolist()
+                grown += [(score + log_probabilities[token].item(), (*begun, token)) for token in likely]
             beams = sorted(grown, key=lambda one: -one[0])[: max(most, BEAMS)]
         return tuple(Filling(tokenizer.decode(each), each, math.exp(score)) for score, each in beams[:most])
 
@@ -215,5 +215,5 @@ def fill(
         ranked = tuple(best(gap, top) for gap in gaps)
         for gap in gaps:
             ids[gap.start : gap.stop] = best(gap, 1)[0].tokens
-        nats = [-logs(ids, place)[token].item() for place, token in enumerate(ids)]
+        nats = [-logs(ids, position)[token].item() for position, token in enumerate(ids)]
     return FilledText(tokenizer.decode(ids), ranked, math.exp(sum(nats) / len(nats)), len(nats))

@@ -149,8 +149,8 @@ class TextMeasures(Shown, Tabular):
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain data."""
-        told = {"run": self.run, "step": self.step, "text": self.text, "is_changed": self.is_changed}
-        return {**told, **self.loss.plain()}
+        about = {"run": self.run, "step": self.step, "text": self.text, "is_changed": self.is_changed}
+        return {**about, **self.loss.plain()}
 
     def records(self) -> list[dict[str, Any]]:
         """One row."""

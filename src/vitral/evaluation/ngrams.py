@@ -53,7 +53,7 @@ def counted_parts(train: Split, test: Split) -> tuple[Split, Split, int | None]:
     if len(train.tokens) + len(test.tokens) <= LONG:
         return train, test, None
     train, test = thinned(train, COUNTED), thinned(test, COUNTED)
-    return train, test, int((train.segments[:, 1] - train.segments[:, 0]).sum())
+    return train, test, int(train.lengths.sum())
 
 
 def counts_by_order(train: Split, vocab_size: int) -> "Iterator[Counts]":
@@ -154,8 +154,8 @@ def bigram_entropy(split: Split, vocab_size: int) -> float:
     """
     tokens, depths = laid_out(split, vocab_size)
     targets = scored_targets(split, tokens, depths)
-    ones, places = _count(np.zeros_like(tokens), tokens, 1, vocab_size)
-    contexts = np.where(targets, _as_contexts(places, depths), -1)
+    ones, grams = _count(np.zeros_like(tokens), tokens, 1, vocab_size)
+    contexts = np.where(targets, _as_contexts(grams, depths), -1)
     counts, _ = _count(contexts, tokens, len(ones.keys), vocab_size)
     total = counts.counts.sum()
     if not total:
@@ -175,9 +175,9 @@ def entropy_by_place(split: Split, context_length: int) -> float:
     """
     seen, following = [], []
     for inputs, targets in windows(split, context_length, WINDOWS_AT_ONCE):
-        places = np.broadcast_to(np.arange(inputs.shape[1]), inputs.shape)
+        positions = np.broadcast_to(np.arange(inputs.shape[1]), inputs.shape)
         scored = targets.numpy() != IGNORED
-        seen.append((inputs.numpy() * context_length + places)[scored])
+        seen.append((inputs.numpy() * context_length + positions)[scored])
         following.append(targets.numpy()[scored])
     if not sum(map(len, seen)):
         raise UsageError("entropy by place: the split has no target")
@@ -207,8 +207,8 @@ class Counts:
     def number(self, context: int, token: int, vocab_size: int) -> int:
         """The number of an n-gram; -1 if it is unseen, or its context is."""
         key = context * vocab_size + token
-        place = int(np.searchsorted(self.keys, key))
-        return place if context >= 0 and place < len(self.keys) and self.keys[place] == key else -1
+        index = int(np.searchsorted(self.keys, key))
+        return index if context >= 0 and index < len(self.keys) and self.keys[index] == key else -1
 
     def interpolate(
         self,
@@ -227,12 +227,12 @@ class Counts:
         if len(known):
             held = contexts[known]
             keys = held * vocab_size + tokens[known]
-            places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-            found = self.keys[places] == keys
+            indices = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+            is_seen = self.keys[indices] == keys
             kinds = self.context_kinds[held]
-            seen = np.where(found, self.counts[places], 0)
+            seen = np.where(is_seen, self.counts[indices], 0)
             probabilities[known] = (seen + kinds * lower[known]) / (self.context_counts[held] + kinds)
-            grams[known[found]] = places[found]
+            grams[known[is_seen]] = indices[is_seen]
         return probabilities, grams
 
 
@@ -249,14 +249,14 @@ def _count(
     """
     there = contexts >= 0
     # Contexts number at most the tokens of a split, so context · vocab + token stays far inside 63 bits.
-    keys, places, counts = _distinct(contexts[there] * vocab_size + tokens[there], num_contexts * vocab_size)
+    keys, indices, counts = _distinct(contexts[there] * vocab_size + tokens[there], num_contexts * vocab_size)
     if counted is not None:
-        counts = np.bincount(places, weights=counted[there], minlength=len(keys)).astype(np.int64)
+        counts = np.bincount(indices, weights=counted[there], minlength=len(keys)).astype(np.int64)
     holders = keys // vocab_size
     context_kinds = np.bincount(holders, weights=counts > 0, minlength=num_contexts).astype(np.int64)
     context_counts = np.bincount(holders, weights=counts, minlength=num_contexts).astype(np.int64)
     grams = np.full(len(tokens), -1)
-    grams[there] = places
+    grams[there] = indices
     return Counts(keys, counts, context_counts, context_kinds), grams
 
 
@@ -268,9 +268,9 @@ def _distinct(
         return np.unique(keys, return_inverse=True, return_counts=True)
     table = np.bincount(keys, minlength=size)
     distinct = np.flatnonzero(table)
-    places = np.zeros(size, dtype=np.int64)
-    places[distinct] = np.arange(len(distinct))
-    return distinct, places[keys], table[distinct]
+    indices = np.zeros(size, dtype=np.int64)
+    indices[distinct] = np.arange(len(distinct))
+    return distinct, indices[keys], table[distinct]
 
 
 def _as_contexts(grams: Int[np.ndarray, " time"], depths: Int[np.ndarray, " time"]) -> Int[np.ndarray, " time"]:
@@ -294,7 +294,7 @@ def laid_out(split: Split, vocab_size: int) -> tuple[Int[np.ndarray, " time"], I
     Raises:
         UsageError: a token is outside the vocabulary.
     """
-    lengths = split.segments[:, 1] - split.segments[:, 0]
+    lengths = split.lengths
     pieces = [split.tokens[begin:end] for begin, end in split.segments]
     tokens = np.concatenate([*pieces, np.empty(0, dtype=split.tokens.dtype)]).astype(np.int64)
     if len(tokens) and tokens.max() >= vocab_size:

@@ -30,13 +30,13 @@ class TargetLosses:
 
     Attributes:
         nats: of each target, in the order of the text; NaN where the model's mask shows the target.
-        places: characters of the split before each target.
+        offsets: characters of the split before each target.
         num_characters: of the whole split, first tokens of segments included.
         whole: the loss over all scored targets.
     """
 
     nats: Float[np.ndarray, " targets"]
-    places: Int[np.ndarray, " targets"]
+    offsets: Int[np.ndarray, " targets"]
     num_characters: int
     whole: SplitLoss
 
@@ -58,8 +58,8 @@ def target_losses(model: Transformer, split: Split, tokenizer: Tokenizer) -> Tar
         raise UsageError("nothing to score: the split's {tokens} tokens contain no target", tokens=len(tokens))
     loss = float(np.nansum(nats)) / scored.size
     whole = SplitLoss(loss, scored.size, int(characters[scored].sum()), int(sizes[scored].sum()))
-    places = (ends - characters[tokens])[targets]
-    return TargetLosses(nats, places, int(ends[-1]), whole)
+    offsets = (ends - characters[tokens])[targets]
+    return TargetLosses(nats, offsets, int(ends[-1]), whole)
 
 
 def block_differences(one: TargetLosses, other: TargetLosses, *, same_tokens: bool) -> Float[np.ndarray, " blocks"]:
@@ -123,7 +123,7 @@ def _blocks_of(differences: Float[np.ndarray, " targets"]) -> Float[np.ndarray, 
 
 def _bits(losses: TargetLosses, blocks: int) -> Float[np.ndarray, " blocks"]:
     """Bits of each block, divided by the scored characters of all."""
-    block = np.minimum(losses.places * blocks // losses.num_characters, blocks - 1)
+    block = np.minimum(losses.offsets * blocks // losses.num_characters, blocks - 1)
     sums = np.bincount(block, weights=np.nan_to_num(losses.nats), minlength=blocks)
     return sums / math.log(2) / losses.whole.num_characters
 

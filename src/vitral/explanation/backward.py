@@ -32,13 +32,13 @@ class Loss:
     """The number whose gradient is taken, as a function of one quantity.
 
     Attributes:
-        of: the quantity.
+        quantity: its name.
         seed: the gradient of the loss with respect to it; the same shape.
-        cell: the cell of `of` that the loss depends on; None if it depends on several.
+        cell: the cell of the quantity that the loss depends on; None if it depends on several.
         is_log: whether the loss is −log of that cell instead of the cell.
     """
 
-    of: str
+    quantity: str
     seed: Tensor
     cell: Index | None = None
     is_log: bool = False
@@ -56,21 +56,21 @@ def named_cell(text: str, sheet: Sheet, head: int) -> tuple[str, Index]:
         UsageError: no such quantity, or no such cell.
     """
     first = sheet.first
-    label, places = part_of(text.strip())
-    have = [quantity.name for quantity in sheet.quantities if quantity.name not in CHOICES]
-    name = Names(sheet.architecture.stream, have)(label)
+    label, numbers = part_of(text.strip())
+    names = [quantity.name for quantity in sheet.quantities if quantity.name not in CHOICES]
+    name = Names(sheet.architecture.stream, names)(label)
     if label == OUTPUT:
-        name = next((each for each in ("resid_post", "out", *reversed(have)) if each in have), name)
-    if name not in have:
-        hint = nearest(label, [*have, OUTPUT])
+        name = next((candidate for candidate in ("resid_post", "out", *reversed(names)) if candidate in names), name)
+    if name not in names:
+        hint = nearest(label, [*names, OUTPUT])
         raise UsageError("--cell {text}: {name} is not computed here; {hint}", text=text, name=label, hint=hint)
     value = sheet.values[name]
-    given = [(place or 0) - first for place in places]
-    if len(given) == value.dim() - 1 and sheet[name].axes[0] == "heads":
-        given = [head, *given]
-    if not given and value.numel() == 1:
-        given = [0] * value.dim()
-    if len(given) != value.dim() or any(not 0 <= at < size for at, size in zip(given, value.shape, strict=False)):
+    index = [(number or 0) - first for number in numbers]
+    if len(index) == value.dim() - 1 and sheet[name].axes[0] == "heads":
+        index = [head, *index]
+    if not index and value.numel() == 1:
+        index = [0] * value.dim()
+    if len(index) != value.dim() or any(not 0 <= entry < size for entry, size in zip(index, value.shape, strict=False)):
         shape = " × ".join(map(str, value.shape))
         raise UsageError(
             "--cell {text}: {name} has {shape} numbers, counted from {first}; give its row and column",
@@ -79,7 +79,7 @@ def named_cell(text: str, sheet: Sheet, head: int) -> tuple[str, Index]:
             shape=shape,
             first=first,
         )
-    return name, tuple(given)
+    return name, tuple(index)
 
 
 def loss_of(sheet: Sheet, name: str, index: Index, *, is_log: bool = False) -> Loss:
@@ -118,7 +118,7 @@ class GradientRow(Row):
         if not self.loss.is_log or index != self.loss.cell:
             return Equation(())
         share = -1 / float(self.loss.seed[index])
-        return Equation((exact(-1) / namer.cell(self.loss.of, *index), exact(-1) / Number(share)))
+        return Equation((exact(-1) / namer.cell(self.loss.quantity, *index), exact(-1) / Number(share)))
 
 
 class Backward:
@@ -129,7 +129,7 @@ class Backward:
         loss: of one of its quantities.
         quantities: those that the loss is made of, in order.
         gradients: by the name of the quantity, from the loss back; those of given ones at the end.
-        made: the sheet whose quantities are the gradients, each by the name of its quantity after a d.
+        gradient_sheet: the sheet whose quantities are the gradients, each by the name of its quantity after a d.
     """
 
     def __init__(self, sheet: Sheet, loss: Loss) -> None:
@@ -139,7 +139,7 @@ class Backward:
             UsageError: a quantity on the way is a gradient itself.
         """
         self.sheet, self.loss = sheet, loss
-        needed = {loss.of}
+        needed = {loss.quantity}
         for quantity in reversed(sheet.quantities):
             needed |= set(quantity.inputs) if quantity.name in needed else set()
         self.quantities = [quantity for quantity in sheet.quantities if quantity.name in needed]
@@ -148,18 +148,22 @@ class Backward:
                 raise UsageError(
                     "--backward: {name} is made of gradients; give --cell with a number before it", name=quantity.name
                 )
-        values = dict(sheet.values) | {f"d{loss.of}": loss.seed}
-        trees = backward({quantity.name: quantity.tree for quantity in self.quantities}, values, loss.of)
-        trees = {f"d{loss.of}": Constant.of(loss.seed), **trees}
+        values = dict(sheet.values) | {f"d{loss.quantity}": loss.seed}
+        trees = backward({quantity.name: quantity.tree for quantity in self.quantities}, values, loss.quantity)
+        trees = {f"d{loss.quantity}": Constant.of(loss.seed), **trees}
         fixed = {quantity.name for quantity in self.quantities if not quantity.inputs} | sheet.unit_gains
         names = [name[1:] for name in trees]
         self.gradients = {name: values[f"d{name}"] for name in names if name not in fixed}
-        made = [
+        quantities = [
             SheetQuantity(f"d{name}", sheet.axes(name), trees[f"d{name}"], self._row(name)) for name in self.gradients
         ]
         written = {name: Name(name) if name.endswith(("norm_gain", "norm_bias")) else symbol(name) for name in names}
-        called = {f"d{name}": replace(of, letters=f"d{sheet.called(of.letters)}") for name, of in written.items()}
-        self.made = replace(sheet, quantities=tuple(made), values=values, names={**sheet.names, **called})
+        called = {
+            f"d{name}": replace(letter, letters=f"d{sheet.called(letter.letters)}") for name, letter in written.items()
+        }
+        self.gradient_sheet = replace(
+            sheet, quantities=tuple(quantities), values=values, names={**sheet.names, **called}
+        )
 
     def kinds(self, name: str) -> list[str]:
         """The rules by which the gradient of a quantity is made, one for each of its uses."""
@@ -171,7 +175,7 @@ class Backward:
 
     def _row(self, name: str) -> GradientRow | None:
         loss = self.loss
-        if name == loss.of:
+        if name == loss.quantity:
             return GradientRow(None if loss.cell is None else Words(LOG if loss.is_log else ONE), loss)
         if name in ROTATED and self.sheet.architecture.frequencies is not None:
             return GradientRow(Apply("rotate", (Name(f"d{name.removesuffix('_pre')}"), Words("−p"))))
@@ -201,18 +205,18 @@ def backward_steps(narrator: Narrator, loss: Loss) -> tuple[Step, ...]:
         narrator: of the sheet; it has the chosen heads.
         loss: of one of the sheet's quantities.
     """
-    made, say = Backward(narrator.sheet, loss), narrator.say
-    of_gradients = Narrator(made.made, say, narrator.choice)
+    backward_pass, say = Backward(narrator.sheet, loss), narrator.say
+    of_gradients = Narrator(backward_pass.gradient_sheet, say, narrator.choice)
     return tuple(
         Step(
             name=f"d{called}",
             title=say("backward.title", name=called),
-            formula=made.made.formula(f"d{name}"),
+            formula=backward_pass.gradient_sheet.formula(f"d{name}"),
             shapes=f"[{' × '.join(map(str, value.shape))}]",
-            sentence=_sentence(made, name, called, say),
+            sentence=_sentence(backward_pass, name, called, say),
             panels=tuple(_largest(panel, f"d{called}") for panel in of_gradients.panels(f"d{name}")),
         )
-        for name, value in made.gradients.items()
+        for name, value in backward_pass.gradients.items()
         for called in [narrator.sheet.called(name)]
     )
 
@@ -223,12 +227,12 @@ def last_cell(narrator: Narrator) -> tuple[str, Index]:
     Raises:
         UsageError: nothing in the sheet has a gradient.
     """
-    every = narrator.sheet.quantities
-    made = [quantity for quantity in every if quantity.name == "loss"]
-    made = made or [quantity for quantity in every if quantity.axes[0] in ("time", "heads")]
-    if not made:
+    quantities = narrator.sheet.quantities
+    candidates = [quantity for quantity in quantities if quantity.name == "loss"]
+    candidates = candidates or [quantity for quantity in quantities if quantity.axes[0] in ("time", "heads")]
+    if not candidates:
         raise UsageError("explain: nothing here has a gradient; --backward needs a computation, as attention")
-    name, axes, value = made[-1].name, made[-1].axes, narrator.sheet.values[made[-1].name]
+    name, axes, value = candidates[-1].name, candidates[-1].axes, narrator.sheet.values[candidates[-1].name]
     heads = narrator.heads[:1] if value.dim() == 3 else ()
     cell = narrator.cell(name, axes[-2:], value[heads] if value.dim() > 1 else value.reshape(1, -1))
     return name, (*heads, *cell)[-value.dim() :] if value.dim() else ()
@@ -237,14 +241,20 @@ def last_cell(narrator: Narrator) -> tuple[str, Index]:
 def _largest(panel: Panel, called: str) -> Panel:
     """The panel of a gradient as it is called, with its largest number chosen."""
     cells = [(abs(value), (row, column)) for row, line in enumerate(panel.matrix) for column, value in enumerate(line)]
-    return replace(panel, cell=max(cells, key=lambda each: each[0])[1], asked=(), quantity=called)
+    return replace(panel, cell=max(cells, key=lambda cell: cell[0])[1], asked=(), quantity=called)
 
 
-def _sentence(made: Backward, name: str, called: str, say: Phrases) -> str:
-    if name == made.loss.of:
-        kind = "start_several" if made.loss.cell is None else "start_log" if made.loss.is_log else "start"
+def _sentence(backward_pass: Backward, name: str, called: str, say: Phrases) -> str:
+    if name == backward_pass.loss.quantity:
+        kind = (
+            "start_several"
+            if backward_pass.loss.cell is None
+            else "start_log"
+            if backward_pass.loss.is_log
+            else "start"
+        )
         return say(f"backward.{kind}", name=called)
-    known = made.kinds(name)
+    known = backward_pass.kinds(name)
     words = [say(f"backward.{kind}") for kind in dict.fromkeys(known)]
     if len(known) > 1:
         words.insert(0, say("backward.several", name=called, count=len(known)))

@@ -15,7 +15,7 @@ from vitral.explanation.formulas.notation import Words
 from vitral.explanation.phrasebook import Phrases
 from vitral.explanation.recipe import RESIDUAL, SheetQuantity
 from vitral.explanation.rows import Beam, rule_of
-from vitral.explanation.sheet import Index, Sheet
+from vitral.explanation.sheet import SINGLE, Index, Sheet
 from vitral.explanation.steps import Arithmetic, Cell, Panel, Step
 
 DIGITS = 3
@@ -24,14 +24,12 @@ SQUARE = ("scores", "scaled", "masked", "weights")
 STREAM = ("x", "embed", "resid_pre", "resid_mid", "resid_post")
 SIGNS = {"matmul": " · ", "add": " + ", "subtract": " − ", "multiply": " ⊙ ", "divide": " / "}
 """Between the shapes of inputs, by the last function; others are products of matrices, or an author's own."""
-LABELLED_ONCE = ("one", "choice", "total")
-"""Axes without labels, of which only the first entry is worked through."""
 NORMS = {"layernorm": "norm", "rmsnorm": "rmsnorm"}
 OF_KEYS = ("k", "v", "k_pre")
 """Quantities with a row for each key."""
 WEIGHED = (*SQUARE, "z")
 Phrase = tuple[str, dict[str, object]]
-"""The key of a sentence, and the values of its places that not all sentences have."""
+"""The key of a sentence, and values in it that not all sentences have."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +49,9 @@ class Choice:
     column: int = 0
 
 
-def _at_place(sheet: Sheet, name: str, before: Index, order: Index, row: int, column: int) -> Arithmetic:
+def _panel_arithmetic(sheet: Sheet, name: str, before: Index, order: Index, row: int, column: int) -> Arithmetic:
     """The arithmetic of a panel's cell by row and column; as a partial function a panel can be copied."""
-    return sheet.arithmetic(name, (*before, *((row, column)[at] for at in order)))
+    return sheet.arithmetic(name, (*before, *((row, column)[axis] for axis in order)))
 
 
 class Narrator:
@@ -86,8 +84,8 @@ class Narrator:
 
     def steps(self, names: Sequence[str] | None = None) -> tuple[Step, ...]:
         """All steps in order, or those with the given names."""
-        there = [quantity for quantity in self.sheet.quantities if self.values[quantity.name].numel()]
-        return tuple(self._step(quantity) for quantity in there if names is None or quantity.name in names)
+        nonempty = [quantity for quantity in self.sheet.quantities if self.values[quantity.name].numel()]
+        return tuple(self._step(quantity) for quantity in nonempty if names is None or quantity.name in names)
 
     def given(self) -> Step:
         """The given quantities, one panel each or one for each head."""
@@ -124,11 +122,11 @@ class Narrator:
 
     def _shapes(self, quantity: SheetQuantity) -> str:
         """Inputs and output, with the names of the axes."""
-        made = {each.name: each.axes for each in self.sheet.quantities}
-        inputs = [name for name in quantity.inputs if name in made or name in STREAM]
+        axes = {other.name: other.axes for other in self.sheet.quantities}
+        inputs = [name for name in quantity.inputs if name in axes or name in STREAM]
         inputs = [quantity.derivative[0]] if quantity.derivative else inputs
         sign = SIGNS.get(quantity.outer.function, ", " if quantity.is_free else " · ")
-        before = sign.join(self._shape(name, made.get(name, ("time", "d_model"))) for name in inputs)
+        before = sign.join(self._shape(name, axes.get(name, ("time", "d_model"))) for name in inputs)
         after = self._shape(quantity.name, quantity.axes)
         return f"{before} → {after}" if before else after
 
@@ -136,7 +134,7 @@ class Narrator:
         """The sizes of the last axes of a quantity, by their names."""
         layout = self.sheet.conventions
         sizes = layout.seen(name, self.values[name]).shape[-len(axes) :]
-        words = {axis: self.say.told(axis) for axis in ("rows", "columns")}
+        words = {axis: self.say.translated(axis) for axis in ("rows", "columns")}
         shown = layout.index(name, axes)
         named = [f"{words.get(axis, axis)} {size}" for axis, size in zip(shown, sizes, strict=True)]
         return f"[{', '.join(named)}]"
@@ -146,17 +144,17 @@ class Narrator:
         value, axes = self.values[name], self.sheet.axes(name)
         if axes[0] != "heads":
             return (self._panel("", value if value.dim() == 2 else value[None], axes, name, ()),)
-        made: list[Panel] = []
-        for place, head in self._places(value):
+        panels: list[Panel] = []
+        for index, head in self._head_indices(value):
             is_one = len(value) == 1 and self.sheet.num_heads == 1
             label = "" if is_one else self.say("explain.head", number=head + self.first)
-            panel = self._panel(label, value[place], axes[1:], name, (place,))
-            hidden = self._hidden(head) if name in ("masked", "weights") and not made else None
+            panel = self._panel(label, value[index], axes[1:], name, (index,))
+            hidden = self._hidden(head) if name in ("masked", "weights") and not panels else None
             hidden = hidden[::-1] if hidden and self.sheet.conventions.turned(name) else hidden
-            made.append(replace(panel, head=head, also=() if hidden in (None, panel.cell) else (hidden,)))
-        return tuple(made)
+            panels.append(replace(panel, head=head, also=() if hidden in (None, panel.cell) else (hidden,)))
+        return tuple(panels)
 
-    def _places(self, value: Tensor) -> list[tuple[int, int]]:
+    def _head_indices(self, value: Tensor) -> list[tuple[int, int]]:
         """Index and number of each chosen head; a key head that several query heads share appears once."""
         groups = max(1, self.sheet.num_heads // len(value))
         return list({head // groups: head // groups if groups > 1 else head for head in self.heads}.items())
@@ -167,10 +165,10 @@ class Narrator:
         labels = self._labels("one" if is_row else axes[0], len(table)), self._labels(axes[-1], table.shape[1])
         cell, order, words = self.cell(name, axes, table), (1,) if is_row else (0, 1), self._words(name, table)
         asked = "key" if name in OF_KEYS else "query", "key" if axes[-1] == "source" else "column"
-        asked = () if axes[0] != "time" or axes[-1] in ("vocab", *LABELLED_ONCE) else asked
+        asked = () if axes[0] != "time" or axes[-1] in ("vocab", *SINGLE) else asked
         if is_turned := self.sheet.conventions.turned(name):
             table, labels, cell, asked = table.mT, labels[::-1], (cell[1], cell[0]), asked[::-1]
-            order, words = tuple(1 - at for at in order), tuple(zip(*words, strict=True))
+            order, words = tuple(1 - axis for axis in order), tuple(zip(*words, strict=True))
         return Panel(
             label=label,
             matrix=tuple(map(tuple, table.tolist())),
@@ -178,7 +176,7 @@ class Narrator:
             column_labels=labels[1],
             columns_are_positions=is_turned or axes[-1] == "source",
             cell=cell,
-            working=partial(_at_place, self.sheet, name, before, order),
+            working=partial(_panel_arithmetic, self.sheet, name, before, order),
             quantity=name,
             asked=asked,
             first=self.first,
@@ -188,30 +186,30 @@ class Narrator:
     def _words(self, name: str, table: Tensor) -> tuple[tuple[str, ...], ...]:
         """The words that the numbers stand for, if they are choices."""
         rows = table.tolist() if name in self.sheet and self.sheet[name].chooses else ()
-        return tuple(tuple(self.sheet.vocabulary[int(place)] for place in row) for row in rows)
+        return tuple(tuple(self.sheet.vocabulary[int(index)] for index in row) for row in rows)
 
     def _labels(self, axis: str, count: int) -> tuple[str, ...]:
         if axis in ("time", "source"):
             names = self.sheet.sources if axis == "source" and self.sheet.sources else self.sheet.tokens[:count]
             names = names if len(names) >= count else ("",) * count
-            return tuple(f"{place + self.first} {name}".rstrip() for place, name in enumerate(names))
+            return tuple(f"{index + self.first} {name}".rstrip() for index, name in enumerate(names))
         if axis in ("vocab", "row") and len(self.sheet.vocabulary) == count:
             return tuple(self.sheet.vocabulary)
-        return ("",) * count if axis in LABELLED_ONCE else tuple(str(place + self.first) for place in range(count))
+        return ("",) * count if axis in SINGLE else tuple(str(index + self.first) for index in range(count))
 
     def cell(self, name: str, axes: tuple[str, ...], table: Tensor) -> Cell:
         """The cell whose arithmetic is written out."""
         rows, columns = table.shape
         row = min(self.key if name in OF_KEYS else self.query if axes[0] == "time" else 0, rows - 1)
-        column = self.key if axes[-1] == "source" else 0 if axes[-1] in LABELLED_ONCE else self.choice.column
+        column = self.key if axes[-1] == "source" else 0 if axes[-1] in SINGLE else self.choice.column
         column = int(table[row].argmax()) if axes[-1] == "vocab" else column
         return row, min(column, columns - 1)
 
     def _sentence(self, quantity: SheetQuantity) -> str:
         value = self.values[quantity.name]
         shared = {"row": self._position(self.query), "column": self._source(self.key), "width": value.shape[-1]}
-        told = self._phrases_of(quantity, value)
-        words = " ".join(self.say(self._laid_out(f"sentences.{key}"), **{**shared, **more}) for key, more in told)
+        phrases = self._phrases_of(quantity, value)
+        words = " ".join(self.say(self._laid_out(f"sentences.{key}"), **{**shared, **more}) for key, more in phrases)
         is_of_heads = self.sheet.axes(quantity.name)[0] == "heads" and quantity.name not in ("q", "k", "v")
         if is_of_heads and len(self.heads) > 1:
             head = self.heads[0] + self.first
@@ -224,7 +222,7 @@ class Narrator:
             of, by = quantity.derivative
             yield "derivative", {"of": of, "by": by}
         elif quantity.is_free:
-            first = next(each for each in self.sheet.quantities if each.is_free and not each.derivative)
+            first = next(step for step in self.sheet.quantities if step.is_free and not step.derivative)
             yield from [("step", {})] if quantity.name == first.name else []
         elif quantity.name in ("q", "k", "v"):
             yield from self._projecting(quantity, value)
@@ -258,8 +256,8 @@ class Narrator:
                 yield f"z_{('none', 'one', 'many')[min(seen, 2)]}", {"seen": seen}
 
     def _projecting(self, quantity: SheetQuantity, value: Tensor) -> Iterator[Phrase]:
-        place, of = (self.query, self._position) if quantity.name == "q" else (self.key, self._source)
-        yield quantity.name, {"number": place + self.first, "row": of(place)}
+        position, in_words = (self.query, self._position) if quantity.name == "q" else (self.key, self._source)
+        yield quantity.name, {"number": position + self.first, "row": in_words(position)}
         groups = self.sheet.num_heads // len(value)
         if groups > 1:
             begin = self.heads[0] // groups * groups + self.first
@@ -321,16 +319,16 @@ class Narrator:
         """The numbers of the chosen query, in the first chosen head."""
         return self.values[name][self.heads[0], self.query]
 
-    def _position(self, place: int, labels: Sequence[str] = ()) -> str:
+    def _position(self, position: int, labels: Sequence[str] = ()) -> str:
         """A position in words, with its label."""
         labels = labels or self.sheet.tokens
-        if place < len(labels):
-            return self.say("explain.position", number=place + self.first, label=labels[place])
-        return self.say("explain.position_plain", number=place + self.first)
+        if position < len(labels):
+            return self.say("explain.position", number=position + self.first, label=labels[position])
+        return self.say("explain.position_plain", number=position + self.first)
 
-    def _source(self, place: int) -> str:
+    def _source(self, position: int) -> str:
         """A key's position."""
-        return self._position(place, self.sheet.sources)
+        return self._position(position, self.sheet.sources)
 
     def _laid_out(self, key: str) -> str:
         """The key of a sentence about rows, or of the same about columns."""
@@ -353,7 +351,7 @@ def sides(sheet: Sheet) -> tuple[int, int]:
     """The number of queries, and that of keys."""
     if (square := _square(sheet)) is not None:
         return square.shape[1], square.shape[2]
-    rows = next((len(sheet.values[each.name]) for each in sheet.quantities if each.axes[0] == "time"), 1)
+    rows = next((len(sheet.values[quantity.name]) for quantity in sheet.quantities if quantity.axes[0] == "time"), 1)
     return rows, rows
 
 

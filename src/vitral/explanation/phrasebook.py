@@ -29,7 +29,7 @@ def catalogue() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Phrases:
-    """The phrases of one language, as a function of key and places.
+    """The phrases of one language, as a function of key and values.
 
     Attributes:
         language: its code.
@@ -41,17 +41,17 @@ class Phrases:
     in_data: bool = False
     whole: bool = False
 
-    def __call__(self, key: str, **places: object) -> str:
-        """The phrase of a key, with values in its places."""
+    def __call__(self, key: str, **values: object) -> str:
+        """The phrase of a key, with its values filled in."""
         with in_language(self.language):
-            return _(catalogue()[key], **places).removeprefix(VERDICT)
+            return _(catalogue()[key], **values).removeprefix(VERDICT)
 
     @staticmethod
     def has(key: str) -> bool:
         """Whether there is a phrase with this key."""
         return key in catalogue()
 
-    def told(self, text: str) -> str:
+    def translated(self, text: str) -> str:
         """A marked word of a formula in this language; other words stay as they are."""
         with in_language(self.language):
             return _(text)

@@ -17,7 +17,7 @@ from vitral.attention.masks import Mask
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.decoding import Sampling
-from vitral.explanation.examples.schema import WORDS
+from vitral.explanation.examples.schema import AXES, WORDS
 from vitral.explanation.expressions import Call, Constant, Reference, Tree, compute, mapped, read, references
 from vitral.explanation.expressions.definitions import SHARES
 from vitral.explanation.expressions.evaluation import Values
@@ -25,40 +25,37 @@ from vitral.explanation.rows import Beam, Row, rotary, rule_of, sinusoids
 from vitral.model.settings import ROTARY, RotaryConfig
 
 RECIPE = """
-T token_embedding = lookup(embedding)                         # rows
-T position_embedding = sinusoids(token_embedding)             # sinusoidal
-T stream = token_embedding + position_embedding               # positions
-T attn_norm = norm(stream, attn_norm_gain, attn_norm_bias)    # attn pre
-Q q_pre = source @ w_q + rows(b_q)                            # attn rotary
-Q q = rotate(q_pre)                                           # attn rotary
-Q q = source @ w_q + rows(b_q)                                # attn plain
-K k_pre = memory @ w_k + rows(b_k)                            # attn rotary
-K k = rotate(k_pre)                                           # attn rotary
-K k = memory @ w_k + rows(b_k)                                # attn plain
-K v = memory @ w_v + rows(b_v)                                # attn
-S scores = q @ share(k).T                                     # attn
-S scaled = scale                                              # attn
-S masked = scaled + bias + mask                               # attn
-S weights = softmax(masked, base)                             # attn
-Q z = weights @ share(v)                                      # attn
-T out = merge(z) @ w_o + b_o                                  # attn
-T attn_sum = stream + out                                     # attn post
-T resid_mid = norm(attn_sum, attn_norm_gain, attn_norm_bias)  # attn post
-T resid_mid = stream + out                                    # attn unnormed
-T mlp_norm = norm(read, mlp_norm_gain, mlp_norm_bias)         # mlp pre
-F mlp.gate = mlp_source @ w_gate + b_gate                     # mlp gated
-F mlp.pre = mlp_source @ w_up + b_up                          # mlp
-F mlp.hidden = activation(mlp.pre)                            # mlp
-T mlp.out = mlp.hidden @ w_down + b_down                      # mlp
-T mlp_sum = resid_mid + mlp.out                               # mlp post
-T resid_post = norm(mlp_sum, mlp_norm_gain, mlp_norm_bias)    # mlp post
-T resid_post = resid_mid + mlp.out                            # mlp unnormed
-T final_norm = norm(resid_post, final_norm_gain, final_norm_bias)  # final
-L logits = last @ embedding.T + b_u                           # tied
-L logits = last @ w_u + b_u                                   # untied
-L probabilities = softmax(logits, base)
+token_embedding = lookup(embedding)                         # rows
+position_embedding = sinusoids(token_embedding)             # sinusoidal
+stream = token_embedding + position_embedding               # positions
+attn_norm = norm(stream, attn_norm_gain, attn_norm_bias)    # attn pre
+q_pre = source @ w_q + rows(b_q)                            # attn
+q = rotate(q_pre)                                           # attn rotary
+k_pre = memory @ w_k + rows(b_k)                            # attn
+k = rotate(k_pre)                                           # attn rotary
+v = memory @ w_v + rows(b_v)                                # attn
+scores = q @ share(k).T                                     # attn
+scaled = scale                                              # attn
+masked = scaled + bias + mask                               # attn
+weights = softmax(masked, base)                             # attn
+z = weights @ share(v)                                      # attn
+out = merge(z) @ w_o + b_o                                  # attn
+attn_sum = stream + out                                     # attn post
+resid_mid = norm(attn_sum, attn_norm_gain, attn_norm_bias)  # attn post
+resid_mid = stream + out                                    # attn unnormed
+mlp_norm = norm(read, mlp_norm_gain, mlp_norm_bias)         # mlp pre
+mlp.gate = mlp_source @ w_gate + b_gate                     # mlp gated
+mlp.pre = mlp_source @ w_up + b_up                          # mlp
+mlp.hidden = activation(mlp.pre)                            # mlp
+mlp.out = mlp.hidden @ w_down + b_down                      # mlp
+mlp_sum = resid_mid + mlp.out                               # mlp post
+resid_post = norm(mlp_sum, mlp_norm_gain, mlp_norm_bias)    # mlp post
+resid_post = resid_mid + mlp.out                            # mlp unnormed
+final_norm = norm(resid_post, final_norm_gain, final_norm_bias)  # final
+logits = last @ unembedding + b_u
+probabilities = softmax(logits, base)
 """
-"""After #: the parts that a line belongs to; all of them must be there."""
+"""After #: the parts that a line belongs to; all of them must be there. Without rotary positions q_pre is q itself."""
 SCALES = {
     None: "scores * scale",
     "none": "scores",
@@ -67,14 +64,6 @@ SCALES = {
     "adaptive": "adaptive(scores, mask, d_k())",
 }
 """The scaled scores by the name of the scale; those of any other are multiplied by its factor s."""
-_AXES = {
-    "T": ("time", "d_model"),
-    "Q": ("heads", "time", "d_head"),
-    "K": ("heads", "time", "d_head"),
-    "S": ("heads", "time", "source"),
-    "F": ("time", "d_ff"),
-    "L": ("time", "vocab"),
-}
 RESIDUAL = ("attn_sum", "resid_mid", "mlp_sum", "resid_post")
 """Sums of the residual stream and the output of a sublayer."""
 OPTIONAL = ("b_q", "b_k", "b_v", "w_o", "b_o", "b_u", "b_gate", "b_up", "b_down")
@@ -188,7 +177,7 @@ class Architecture:
     @classmethod
     def of(cls, settings: Any, **others: Any) -> "Architecture":
         """The parts that settings name alike, and others."""
-        alike = {each.name: getattr(settings, each.name) for each in fields(cls) if hasattr(settings, each.name)}
+        alike = {field.name: getattr(settings, field.name) for field in fields(cls) if hasattr(settings, field.name)}
         return cls(**{**alike, **others})
 
 
@@ -236,7 +225,7 @@ def follow(
     quantities: list[SheetQuantity] = []
     for quantity in lines:
         name = quantity.name
-        if name not in values and all(each in values for each in quantity.inputs):
+        if name not in values and all(operand in values for operand in quantity.inputs):
             values[name] = recorded[name] if recorded and name in recorded else _computed(quantity, values)
             quantities.append(quantity)
     return tuple(quantities)
@@ -249,7 +238,7 @@ def _computed(quantity: SheetQuantity, values: Values) -> Tensor:
     except UsageError:
         raise
     except (RuntimeError, ValueError):
-        shapes = _(" and ").join(f"{each} {_shape(values[each])}" for each in quantity.inputs)
+        shapes = _(" and ").join(f"{operand} {_shape(values[operand])}" for operand in quantity.inputs)
         raise UsageError(
             "{name} cannot be computed from {shapes}: the shapes do not fit", name=name, shapes=shapes
         ) from None
@@ -268,10 +257,12 @@ def missing_for(name: str, lines: Mapping[str, SheetQuantity], values: Values) -
         return ""
     if name not in lines:
         return name
-    return next((missing for each in lines[name].inputs if (missing := missing_for(each, lines, values))), "")
+    return next((missing for operand in lines[name].inputs if (missing := missing_for(operand, lines, values))), "")
 
 
-def recipe(architecture: Architecture, values: dict[str, Tensor], own: Container[str] = ()) -> Iterator[SheetQuantity]:
+def recipe(
+    architecture: Architecture, values: dict[str, Tensor], author_steps: Container[str] = ()
+) -> Iterator[SheetQuantity]:
     """The lines of a computation.
 
     Some lines depend on which quantities are known, so `values` is read again before each line. A quantity that is
@@ -280,14 +271,14 @@ def recipe(architecture: Architecture, values: dict[str, Tensor], own: Container
     Args:
         architecture: the parts.
         values: what is known.
-        own: names of quantities that the author computes in another way.
+        author_steps: names of quantities that the author computes in another way.
     """
-    return _Recipe(architecture, values, own).lines()
+    return _Recipe(architecture, values, author_steps).lines()
 
 
 class _Recipe:
-    def __init__(self, parts: Architecture, values: dict[str, Tensor], own: Container[str]) -> None:
-        self.parts, self.values, self.own = parts, values, own
+    def __init__(self, parts: Architecture, values: dict[str, Tensor], author_steps: Container[str]) -> None:
+        self.parts, self.values, self.author_steps = parts, values, author_steps
 
     def lines(self) -> Iterator[SheetQuantity]:
         for line in RECIPE.strip().splitlines():
@@ -295,16 +286,22 @@ class _Recipe:
             self.continued()
             if not all(self.kinds[mark] for mark in marks.split()):
                 continue
-            axes, name, expression = text[0], *text[2:].split(" = ")
-            of = ("heads", "source", "d_head") if axes == "K" and self.parts.memory else _AXES[axes]
+            name, expression = text.split(" = ")
+            name = name.removesuffix("_pre") if self.parts.frequencies is None else name
             name, tree = self.parts.stream if name == "stream" else name, mapped(read(expression), self.named)
-            if name in self.own:
+            if name in self.author_steps:
                 continue
-            if name not in self.values and all(each in self.values for each in references(tree)):
+            if name not in self.values and all(operand in self.values for operand in references(tree)):
                 tree = mapped(tree, self.filled)
-            yield SheetQuantity(name, of, tree)
+            yield SheetQuantity(name, self.axes(name), tree)
             if name == "z" and "b_o" in self.values and "w_o" not in self.values:
                 raise UsageError('b_o: is added after w_o; give w_o too (w_o = "identity" changes nothing)')
+
+    def axes(self, name: str) -> tuple[str, ...]:
+        """The axes of a line's quantity; where keys and values are of the stream itself, their positions are its."""
+        names = {"kv_heads": "heads", "d_value": "d_head"} | ({} if self.parts.memory else {"source": "time"})
+        axes: tuple[str, ...] = AXES.get(name.removesuffix("_pre"), AXES["x"])
+        return axes if axes[-1] == "source" else tuple(names.get(axis, axis) for axis in axes)
 
     def continued(self) -> None:
         """Name the stream again where a part of the recipe is left out."""
@@ -328,11 +325,8 @@ class _Recipe:
             "post": parts.norm == "post",
             "unnormed": parts.norm in ("pre", "none"),
             "rotary": parts.frequencies is not None,
-            "plain": parts.frequencies is None,
             "gated": parts.activation == "swiglu",
             "final": parts.norm is not None and parts.final_norm,
-            "tied": parts.tied,
-            "untied": not parts.tied,
         }
 
     def named(self, tree: Tree) -> Tree | None:
@@ -348,6 +342,7 @@ class _Recipe:
         }
         letters: dict[str, Tree] = {name: Reference(other) for name, other in names.items()}
         letters |= {} if parts.mask is None else {"mask": Call("mask", ())}
+        letters["unembedding"] = read("embedding.T" if parts.tied else "w_u")
         match tree:
             case Reference("scale"):
                 scaled = read(SCALES.get(parts.scale, "scores * s()"))
@@ -368,8 +363,11 @@ class _Recipe:
             case Call("add" | "matmul", (left, right)) if self.lacks(right):
                 return mapped(left, self.named)
             case Call("norm", (x, *others)):
-                usual = (Constant(1.0), Constant(0.0))
-                others = [one if self.lacks(each) else each for one, each in zip(usual, others, strict=True)]
+                defaults = (Constant(1.0), Constant(0.0))
+                others = [
+                    default if self.lacks(parameter) else parameter
+                    for default, parameter in zip(defaults, others, strict=True)
+                ]
                 used = others[:1] if parts.norm_type == "rmsnorm" else others
                 return Call(parts.norm_type, (mapped(x, self.named), *used, Constant(parts.epsilon)))
         return None
@@ -392,8 +390,8 @@ class _Recipe:
                 assert parts.frequencies is not None
                 time, width = values[name].shape[-2:]
                 return rotary(x, time, width, parts.frequencies, parts.rotation)
-            case Call("share", (Reference(few) as x,), ()):
-                groups = len(values["q" if few == "k" else "weights"]) // len(values[few])
+            case Call("share", (Reference(shared) as x,), ()):
+                groups = len(values["q" if shared == "k" else "weights"]) // len(values[shared])
                 return x if groups == 1 else Call("share", (x,), (groups,))
             case Call("mask"):
                 return Constant.of(self.mask(), "M")

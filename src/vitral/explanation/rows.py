@@ -39,14 +39,14 @@ class CellNamer:
 
     def cell(self, name: str, *index: int) -> Name:
         """One number: scores with subscript 2,1."""
-        return Name(name, below=",".join(str(place + self.first) for place in index))
+        return Name(name, below=",".join(str(entry + self.first) for entry in index))
 
     def words(self, indices: Iterable[int]) -> Words:
         """Words of the vocabulary, each that is not plain letters in quotes."""
-        found = [
+        words = [
             self.vocabulary[index] if index < len(self.vocabulary) else str(index + self.first) for index in indices
         ]
-        return Words(" ".join(word if _PLAIN.fullmatch(word) else f"“{word}”" for word in found), own=True)
+        return Words(" ".join(word if _PLAIN.fullmatch(word) else f"“{word}”" for word in words), own=True)
 
 
 class Row(ABC):
@@ -71,9 +71,9 @@ def _angle(
     return Call("aside", (Call("divide", (Constant.of(rows[:, None], "p"), rate)),), ("_angle",))
 
 
-def _paired(first: Tensor, half: int | None, one: Tree, other: Tree) -> Tree:
+def _paired(first: Tensor, half: int | None, left: Tree, right: Tree) -> Tree:
     """One tree in the first column of each pair, another in the second: the next column, or that after the half."""
-    return Call("where", (Constant.of(first, f"p,i|p,i+{half}" if half else "p,2i|p,2i+1"), one, other))
+    return Call("where", (Constant.of(first, f"p,i|p,i+{half}" if half else "p,2i|p,2i+1"), left, right))
 
 
 def sinusoids(time: int, width: int, base: float, first: int, *, halves: bool) -> Tree:
@@ -117,9 +117,9 @@ def rotary(x: Tree, time: int, width: int, frequencies: Tensor, rotation: Rotary
         angle = _angle(rows, rotation.base, pair, ("i", "h"), half, factor)
     other = Call("partner", (x,), tuple(partners(width, rotation).tolist()))
     cos, sin = Call("cos", (angle,)), Call("sin", (angle,))
-    one = Call("subtract", (Call("multiply", (x, cos)), Call("multiply", (other, sin))))
-    two = Call("add", (Call("multiply", (other, sin)), Call("multiply", (x, cos))))
-    turned = _paired(first, None if is_interleaved else half, one, two)
+    left = Call("subtract", (Call("multiply", (x, cos)), Call("multiply", (other, sin))))
+    right = Call("add", (Call("multiply", (other, sin)), Call("multiply", (x, cos))))
+    turned = _paired(first, None if is_interleaved else half, left, right)
     turns = Constant.of(columns < 2 * half, f"|p,i+{2 * half}")
     return turned if 2 * half == width else Call("where", (turns, turned, x))
 
@@ -151,7 +151,7 @@ class Beam(Row):
         num_beams: hypotheses kept at each step.
         length: words to add.
         probability: whether the result is the probability instead of the words.
-        found: indices of the words, if they are known.
+        words: indices of the words, if they are known.
         shares: their probabilities.
     """
 
@@ -159,13 +159,13 @@ class Beam(Row):
     num_beams: int
     length: int
     probability: bool = False
-    found: tuple[int, ...] | None = None
+    words: tuple[int, ...] | None = None
     shares: tuple[float, ...] = ()
 
     def tree(self) -> Tree:
         """Indices of the words, [length], or the probability, [1], of the table `next`, [vocab, vocab]."""
-        if self.found is not None:
-            values = [math.prod(self.shares)] if self.probability else self.found
+        if self.words is not None:
+            values = [math.prod(self.shares)] if self.probability else self.words
             return Constant.of(torch.tensor(values, dtype=torch.float64))
         function = "best path probability" if self.probability else "best path"
         return Call(function, (Reference("next"),), (self.start, self.num_beams, self.length))
@@ -173,29 +173,29 @@ class Beam(Row):
     def formula(self, name: str) -> Equation:
         """The words with the largest product of probabilities, or this product, and p in words."""
         p, best = Name("p", below="t"), Over("w", _CHANCE, sign="argmax")
-        product, each = Over("t", p, sign="Π"), Equation((p, Words(NEXT)))
+        product, factor = Over("t", p, sign="Π"), Equation((p, Words(NEXT)))
         if self.probability:
-            return Equation((Name(name), product), after=(each,))
-        return Equation((Name(name), best), after=(Equation((_CHANCE, product)), each))
+            return Equation((Name(name), product), after=(factor,))
+        return Equation((Name(name), best), after=(Equation((_CHANCE, product)), factor))
 
     def worked(self, inputs: Sequence[Tensor], index: Index, namer: CellNamer) -> Equation:
         """The word at its place, after the choice among the last hypotheses; or the product of the probabilities."""
-        found = self.hypotheses(*inputs)
+        hypotheses = self.hypotheses(*inputs)
         if self.probability:
-            steps = found[0][1]
-            names = tuple(namer.cell("p", place) for place in range(len(steps)))
+            steps = hypotheses[0][1]
+            names = tuple(namer.cell("p", number) for number in range(len(steps)))
             return Equation((Product(names), Product(tuple(map(Number, steps)))))
         chances = [
             Equation((Apply("P", (namer.words(words),)), Product(tuple(map(Number, steps))), Number(math.prod(steps))))
-            for words, steps in found
+            for words, steps in hypotheses
         ]
-        best = Equation((Name("w"), Over("w", _CHANCE, sign="argmax"), namer.words(found[0][0])))
+        best = Equation((Name("w"), Over("w", _CHANCE, sign="argmax"), namer.words(hypotheses[0][0])))
         return Equation((namer.cell("w", *index),), (*chances, best))
 
     def hypotheses(self, *table: Tensor) -> list[tuple[tuple[int, ...], list[float]]]:
         """The hypotheses of the last step, the best first: their words, and the probability of each."""
-        if self.found is not None:
-            return [(self.found, list(self.shares))]
+        if self.words is not None:
+            return [(self.words, list(self.shares))]
         [steps] = table
         return [
             (words, [float(steps[before, after]) for before, after in pairwise((self.start, *words))])

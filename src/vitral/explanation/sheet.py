@@ -23,7 +23,7 @@ from vitral.explanation.steps import Arithmetic
 
 Index = tuple[int, ...]
 SINGLE = ("choice", "total", "one")
-"""Axes of quantities that may be a single number, named without a place."""
+"""Axes of quantities that may be a single number: without labels, and named without an index."""
 
 
 @dataclass(frozen=True)
@@ -71,16 +71,16 @@ class Sheet:
     @cached_property
     def aliases(self) -> dict[str, str]:
         """Second names of a quantity, as that of a stream which is another quantity unchanged."""
-        made = {id(self.values[quantity.name]): quantity.name for quantity in reversed(self.quantities)}
+        computed = {id(self.values[quantity.name]): quantity.name for quantity in reversed(self.quantities)}
         given = {name: id(value) for name, value in self.values.items() if name not in self}
-        return {name: made[value] for name, value in given.items() if value in made}
+        return {name: computed[value] for name, value in given.items() if value in computed}
 
     @cached_property
     def given_names(self) -> list[str]:
         """Names of the given numbers that are used and shown; gains that are all 1 are neither."""
         used = {name for quantity in self.quantities for name in quantity.inputs}
-        made = {quantity.name for quantity in self.quantities} | set(self.aliases)
-        return [name for name in self.values if name in used - made - self.unit_gains]
+        computed = {quantity.name for quantity in self.quantities} | set(self.aliases)
+        return [name for name in self.values if name in used - computed - self.unit_gains]
 
     @cached_property
     def unit_gains(self) -> set[str]:
@@ -108,9 +108,9 @@ class Sheet:
         while source is not None and source[0] in through and source[0] in self:
             chain.append(source)
             source = self._source(*source)
-        worked = [self._worked(*link) for link in chain]
-        before = tuple(equation for made in worked for equation in made.before)
-        stages = tuple(side for made in worked for side in made.sides)
+        equations = [self._worked(*link) for link in chain]
+        before = tuple(aside for equation in equations for aside in equation.before)
+        stages = tuple(side for equation in equations for side in equation.sides)
         word = self.namer.words([int(value)]) if self[name].chooses else None
         return Arithmetic(self.cell(name, index), self._renamed(stages), value, self._renamed(before), word)
 
@@ -154,17 +154,17 @@ class Sheet:
         """The right-hand sides of a cell, after the equations of what they use."""
         quantity, tree = self[name], self.tree(name)
         if quantity.row is not None:
-            made = quantity.row.worked([self.values[each] for each in quantity.inputs], index, self.namer)
-            if made is not None:
-                return renamed(made, self._turned)
+            equation = quantity.row.worked([self.values[operand] for operand in quantity.inputs], index, self.namer)
+            if equation is not None:
+                return renamed(equation, self._turned)
         at, short = self.conventions.index(name, index), quantity.is_free and quantity.derivative is None
         return Equation(self.writer.stages(tree, at, short=short), self.writer.before(tree, at))
 
     def _source(self, name: str, index: Index) -> tuple[str, Index] | None:
         if self[name].row is not None:
             return None
-        found = self.writer.source(self.tree(name), self.conventions.index(name, index))
-        return None if found is None else (found[0], self.conventions.index(*found))
+        origin = self.writer.source(self.tree(name), self.conventions.index(name, index))
+        return None if origin is None else (origin[0], self.conventions.index(*origin))
 
     def cell(self, name: str, index: Index) -> Expression:
         """The name of a cell, without its head, which the matrix's label shows; a single number has no place."""
@@ -181,9 +181,9 @@ def sheet_graph(sheet: Sheet) -> Plain:
         NotInGraphs: a quantity uses an operation that the interpreter lacks.
     """
     quantities, second = sheet.quantities, sheet.aliases
-    made = {quantity.name for quantity in quantities}
+    computed = {quantity.name for quantity in quantities}
     needed = {second.get(name, name) for quantity in quantities for name in quantity.inputs}
-    inputs = {name: value for name, value in sheet.values.items() if name in needed and name not in made}
+    inputs = {name: value for name, value in sheet.values.items() if name in needed and name not in computed}
 
     def compute(given: Mapping[str, Tensor], tap: Tap = SILENT) -> None:
         known = dict(given)

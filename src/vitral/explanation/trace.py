@@ -78,9 +78,9 @@ class TracedText:
 
         Its shape is that of the activation without its axis of texts.
         """
-        kept, token = self.recorder.kept, self.embedding.architecture.rows[position + 1]
-        loss = -kept["logits"][0, position].log_softmax(dim=-1)[token]
-        return torch.autograd.grad(loss, kept[name], retain_graph=True)[0][0]
+        activations, token = self.recorder.kept, self.embedding.architecture.rows[position + 1]
+        loss = -activations["logits"][0, position].log_softmax(dim=-1)[token]
+        return torch.autograd.grad(loss, activations[name], retain_graph=True)[0][0]
 
 
 def trace_text(
@@ -127,7 +127,7 @@ def trace_text(
         model(ids, source=read, tap=recorder)
         if rules and limit > time:
             beam = _beam(model, tokenizer, text, rows, source, read)
-    kept = {name: _exact(value[0]) for name, value in recorder.kept.items()}
+    activations = {name: _exact(value[0]) for name, value in recorder.kept.items()}
     tokens, vocabulary = (tuple(map(tokenizer.label, ids)) for ids in (rows, range(model.vocab_size)))
     empty = Sheet((), {}, tokens, vocabulary, 0, model.config.num_heads)
     given = {"embedding": _exact(model.token_embedding.weight)}
@@ -135,16 +135,16 @@ def trace_text(
     if model.encoder is not None and read is not None:
         source_rows = tuple(read[0].tolist())
         on_source = replace(empty, tokens=tuple(map(tokenizer.label, source_rows)))
-        encoder = _stack(model.encoder, on_source, given, source_rows, _of(kept, "encoder."), "encoder.")
+        encoder = _stack(model.encoder, on_source, given, source_rows, _of(activations, "encoder."), "encoder.")
         empty = replace(empty, sources=on_source.tokens)
-    made = _stack(model, empty, given, rows, kept)
+    traced = _stack(model, empty, given, rows, activations)
     choices = [] if model.config.num_labels else _choices(rules, beam)
-    return replace(made, ending=_ending(model, empty, kept, choices), encoder=encoder, recorder=recorder)
+    return replace(traced, ending=_ending(model, empty, activations, choices), encoder=encoder, recorder=recorder)
 
 
-def _of(kept: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _of(activations: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The values of a part, whose names have a prefix, by their names without it."""
-    return {name.removeprefix(prefix): value for name, value in kept.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): value for name, value in activations.items() if name.startswith(prefix)}
 
 
 def _stack(
@@ -152,7 +152,7 @@ def _stack(
     empty: Sheet,
     given: dict[str, Tensor],
     rows: tuple[int, ...],
-    kept: dict[str, Tensor],
+    activations: dict[str, Tensor],
     prefix: str = "",
 ) -> TracedText:
     """The embedding, the blocks and the final norm, whose names have the prefix."""
@@ -165,13 +165,13 @@ def _stack(
         frequencies=_exact(positions.frequencies) if isinstance(positions, Rotary) else None,
         rotation=stack.config.rotary or ROTARY,
     )
-    embedding = _sheet(empty, Architecture(stream="embed", rows=rows), given, kept)
-    blocks = (_block(empty, architecture, layer, block, kept) for layer, block in enumerate(stack.blocks))
+    embedding = _sheet(empty, Architecture(stream="embed", rows=rows), given, activations)
+    blocks = (_block(empty, architecture, layer, block, activations) for layer, block in enumerate(stack.blocks))
     called = partial(_called, prefix)
     return TracedText(
         called(embedding),
         tuple(tuple(map(called, sheets)) for sheets in blocks),
-        called(_ending(stack, empty, kept, [])),
+        called(_ending(stack, empty, activations, [])),
     )
 
 
@@ -234,11 +234,11 @@ def _sheet(
 
 
 def _block(
-    empty: Sheet, architecture: Architecture, layer: int, block: nn.Module, kept: dict[str, Tensor]
+    empty: Sheet, architecture: Architecture, layer: int, block: nn.Module, activations: dict[str, Tensor]
 ) -> Iterator[Sheet]:
     assert isinstance(block, Block)
-    there = _of(kept, f"blocks.{layer}.")
-    recorded = {name.removeprefix("attn."): value for name, value in there.items()}
+    of_block = _of(activations, f"blocks.{layer}.")
+    recorded = {name.removeprefix("attn."): value for name, value in of_block.items()}
     mask = None if architecture.mask is None else architecture.mask.of(layer)
     parts = tuple(name for name, part in (("attn", block.attn), ("mlp", block.mlp)) if part is not None)
     given = {"resid_pre": recorded["resid_pre"], **_parameters(block), **_attention(block.attn)}
@@ -246,22 +246,22 @@ def _block(
         yield _sheet(empty, replace(architecture, sublayers=parts, mask=mask), given, recorded)
         return
     yield _sheet(replace(empty, sources=()), replace(architecture, sublayers=("attn",), mask=mask), given, recorded)
-    of_cross = {name: there[other] for name, other in OF_CROSS.items() if other in there}
-    states = {"resid_pre": there["resid_mid"], "memory": kept["encoder.final_norm"]}
+    of_cross = {name: of_block[other] for name, other in OF_CROSS.items() if other in of_block}
+    states = {"resid_pre": of_block["resid_mid"], "memory": activations["encoder.final_norm"]}
     other = replace(architecture, sublayers=("attn",), mask=Bidirectional(), bias=None, frequencies=None, memory=True)
     inputs = {**states, **_parameters(block, "cross"), **_attention(block.cross)}
     names = {name: Name(OF_CROSS.get(name, f"cross.{name}")) for name in (*inputs, *OF_CROSS)}
     yield replace(_sheet(empty, other, inputs, of_cross), names=names)
-    after = {"resid_pre": there["resid_cross"], **_parameters(block)}
+    after = {"resid_pre": of_block["resid_cross"], **_parameters(block)}
     names = dict.fromkeys(("resid_pre", "resid_mid"), Name("resid_cross"))
     yield replace(_sheet(empty, replace(architecture, sublayers=parts[1:]), after, recorded), names=names)
 
 
 def _parameters(module: nn.Module, attention: str = "attn") -> dict[str, Tensor]:
     """Gains, matrices as formulas write them, [in, out], and biases, by our names; those of one kind of attention."""
-    own = ((name.replace(attention, "attn"), value) for name, value in module.named_parameters())
-    there = {NAMES[name]: _exact(value) for name, value in own if name in NAMES}
-    return {name: value.T if value.dim() > 1 else value for name, value in there.items()}
+    named = ((name.replace(attention, "attn"), value) for name, value in module.named_parameters())
+    parameters = {NAMES[name]: _exact(value) for name, value in named if name in NAMES}
+    return {name: value.T if value.dim() > 1 else value for name, value in parameters.items()}
 
 
 def _attention(attention: MultiHeadAttention | None) -> dict[str, Tensor]:
@@ -299,11 +299,11 @@ def _beam(
     ids = torch.tensor([[*rows, *best.tokens]])
     logits = model.trace(ids, ["logits"], source=read)["logits"][0, len(rows) - 1 : -1]
     shares = distribution(logits, forbidden=tokenizer.specials)
-    found = tuple(float(share[token]) for share, token in zip(shares, best.tokens, strict=True))
-    return Beam(rows[-1], NUM_BEAMS, length, found=best.tokens, shares=found)
+    probabilities = tuple(float(share[token]) for share, token in zip(shares, best.tokens, strict=True))
+    return Beam(rows[-1], NUM_BEAMS, length, words=best.tokens, shares=probabilities)
 
 
-def _ending(stack: Stack, empty: Sheet, kept: dict[str, Tensor], choices: list[SheetQuantity]) -> Sheet:
+def _ending(stack: Stack, empty: Sheet, activations: dict[str, Tensor], choices: list[SheetQuantity]) -> Sheet:
     """The final norm, and behind a whole model's the head and the choices."""
     whole = stack if isinstance(stack, Transformer) else None
     first = "embed" if whole is None or whole.embedding_norm is None else "embed_norm"
@@ -317,5 +317,9 @@ def _ending(stack: Stack, empty: Sheet, kept: dict[str, Tensor], choices: list[S
     architecture = _architecture(stack.config)
     of_end = replace(architecture, sublayers=(), final_norm=bool(final_norm), stream=transform or architecture.stream)
     return _sheet(
-        empty, of_end, {transform or "resid_post": kept[transform or last], **final_norm, **head}, kept, *choices
+        empty,
+        of_end,
+        {transform or "resid_post": activations[transform or last], **final_norm, **head},
+        activations,
+        *choices,
     )

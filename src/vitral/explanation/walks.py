@@ -91,8 +91,8 @@ def walk_backward(
     example, narrator = _narrated(example, choice or Choice(), language)
     say = narrator.say
     name, index = named_cell(cell, example.sheet, narrator.heads[0]) if cell is not None else last_cell(narrator)
-    loss, places = loss_of(example.sheet, name, index), (str(place + example.sheet.first) for place in index)
-    intro = (say("backward.intro"), say("backward.loss_cell", cell=f"{name}[{','.join(places)}]"))
+    loss, numbers = loss_of(example.sheet, name, index), (str(entry + example.sheet.first) for entry in index)
+    intro = (say("backward.intro"), say("backward.loss_cell", cell=f"{name}[{','.join(numbers)}]"))
     chapter = Chapter(say("backward.heading"), backward_steps(narrator, loss))
     return Walkthrough(example.title, intro, (chapter,), say.language)
 
@@ -147,9 +147,9 @@ def walk_run(
     if traced.encoder is not None:
         intro = (*intro, say("explain.source", source=repr(source)))
         own = replace(view, choice=replace(view.choice, query=None, key=None))
-        there = [layer for layer in layers if layer < len(traced.encoder.blocks)]
-        of_encoder = chapters_of(traced.encoder, there, own, say)
-        of_encoder = [replace(each, title=say("explain.encoder", title=each.title)) for each in of_encoder]
+        shown = [layer for layer in layers if layer < len(traced.encoder.blocks)]
+        of_encoder = chapters_of(traced.encoder, shown, own, say)
+        of_encoder = [replace(chapter, title=say("explain.encoder", title=chapter.title)) for chapter in of_encoder]
         chapters = [*chapters, *of_encoder] if view.backward else [*of_encoder, *chapters]
     title = say("explain.run_title", run=name or "Vitral", text=repr(text))
     return Walkthrough(title, intro, tuple(chapter for chapter in chapters if chapter.steps), say.language)
@@ -193,10 +193,10 @@ def _backward(
         yield Chapter(say("explain.ending"), backward_steps(Narrator(part.ending, say, choice), loss))
     for layer in reversed(layers):
         for sheet, title in reversed([*zip(part.blocks[layer], _titles(view), strict=False)]):
-            made = [quantity.name for quantity in sheet.quantities if view.block or quantity.name == "out"]
-            for of in made[-1:]:
-                _, scope, called = sheet.called(of).rpartition("encoder.")
-                loss = Loss(of, seed(f"{scope}blocks.{layer}.{'attn.' * (called == 'out')}{called}"))
+            names = [quantity.name for quantity in sheet.quantities if view.block or quantity.name == "out"]
+            for name in names[-1:]:
+                _, scope, called = sheet.called(name).rpartition("encoder.")
+                loss = Loss(name, seed(f"{scope}blocks.{layer}.{'attn.' * (called == 'out')}{called}"))
                 yield Chapter(say(title, number=layer), backward_steps(Narrator(sheet, say, choice), loss))
 
 
@@ -224,12 +224,12 @@ def _layers(model: Transformer, view: RunView) -> tuple[int, ...]:
     return layers
 
 
-def _about_blocks(have: int, layers: Sequence[int], view: RunView, say: Phrases) -> Iterator[str]:
-    """What is said of the blocks: those that are not shown, and the number of a block at its names."""
-    unshown = [layer for layer in range(have) if layer not in layers]
+def _about_blocks(num_blocks: int, layers: Sequence[int], view: RunView, say: Phrases) -> Iterator[str]:
+    """Sentences about the blocks: those that are not shown, and the number of a block at its names."""
+    unshown = [layer for layer in range(num_blocks) if layer not in layers]
     if unshown and (view.block or view.ending):
         yield say(f"explain.{'unshown_one' if len(unshown) == 1 else 'unshown'}", blocks=", ".join(map(str, unshown)))
-    if have and _is_numbered(layers, view):
+    if num_blocks and _is_numbered(layers, view):
         yield say("explain.numbered")
 
 
@@ -279,18 +279,18 @@ def _check_choice(sheet: Sheet, choice: Choice) -> None:
     widest = max((value.shape[-1] for value in computed if value.dim()), default=1)
     for head in choice.heads or ():
         _refuse("head", head, sheet.num_heads, first)
-    for option, place, count in (("query", choice.query, queries), ("key", choice.key, keys)):
-        _refuse(option, place or 0, count, first)
+    for option, position, count in (("query", choice.query, queries), ("key", choice.key, keys)):
+        _refuse(option, position or 0, count, first)
     _refuse("column", choice.column, widest, first)
 
 
-def _refuse(option: str, place: int, count: int, first: int) -> None:
+def _refuse(option: str, index: int, count: int, first: int) -> None:
     """Refuse a place that is none of so many."""
-    if not 0 <= place < count:
+    if not 0 <= index < count:
         raise UsageError(
             "explain: --{option} {number}: there are {count}, counted from {first}",
             option=option,
-            number=place + first,
+            number=index + first,
             count=count,
             first=first,
         )

@@ -133,10 +133,10 @@ def truncate(panel: Panel, digits: int, say: Phrases) -> TableView:
     If `say` writes everything, these are all rows and columns.
     """
     digits = decimals(digits, *(value for row in panel.matrix for value in row if math.isfinite(value)))
-    rows, columns = _places(panel, say)
-    headings = tuple(_label(panel.column_labels, place, say) for place in columns)
+    rows, columns = _shown_indices(panel, say)
+    headings = tuple(_label(panel.column_labels, column, say) for column in columns)
     lines = tuple(
-        (_label(panel.row_labels, line, say), *(_cell(panel, line, place, digits, say) for place in columns))
+        (_label(panel.row_labels, line, say), *(_cell(panel, line, column, digits, say) for column in columns))
         for line in rows
     )
     return TableView(panel, tuple(rows), tuple(columns), headings, lines)
@@ -144,16 +144,16 @@ def truncate(panel: Panel, digits: int, say: Phrases) -> TableView:
 
 def shown_cells(panel: Panel, say: Phrases) -> int:
     """The number of cells that are shown."""
-    rows, columns = _places(panel, say)
+    rows, columns = _shown_indices(panel, say)
     return len(rows) * len(columns)
 
 
 def is_truncated(panel: Panel, say: Phrases) -> bool:
     """Whether the panel is not shown whole."""
-    return any(isinstance(place, Gap) for places in _places(panel, say) for place in places)
+    return any(isinstance(index, Gap) for indices in _shown_indices(panel, say) for index in indices)
 
 
-def _places(panel: Panel, say: Phrases) -> tuple[list[Place], list[Place]]:
+def _shown_indices(panel: Panel, say: Phrases) -> tuple[list[Place], list[Place]]:
     """The visible rows and columns."""
     if say.whole:
         return list(range(len(panel.row_labels))), list(range(len(panel.column_labels)))
@@ -164,21 +164,21 @@ def _places(panel: Panel, say: Phrases) -> tuple[list[Place], list[Place]]:
     )
 
 
-def _indices(count: int, kept: set[int], *, by_position: bool) -> list[Place]:
+def _indices(count: int, worked: set[int], *, by_position: bool) -> list[Place]:
     """The visible indices of an axis with gaps between them; a gap of one is not worth it."""
     if by_position:
         shown = range(count) if count <= MOST_POSITIONS else range(count - LAST_POSITIONS, count)
     else:
         shown = range(min(count, MOST_FEATURES))
-    places: list[Place] = []
-    for is_shown, run in groupby(range(count), lambda index: index in shown or index in kept):
+    axis_indices: list[Place] = []
+    for is_shown, run in groupby(range(count), lambda index: index in shown or index in worked):
         indices = list(run)
-        places += indices if is_shown or len(indices) == 1 else [Gap(len(indices))]
-    return places
+        axis_indices += indices if is_shown or len(indices) == 1 else [Gap(len(indices))]
+    return axis_indices
 
 
-def _label(labels: tuple[str, ...], place: Place, say: Phrases) -> str:
-    return say("page.gap", count=place.count) if isinstance(place, Gap) else visible(labels[place])
+def _label(labels: tuple[str, ...], index: Place, say: Phrases) -> str:
+    return say("page.gap", count=index.count) if isinstance(index, Gap) else visible(labels[index])
 
 
 def _cell(panel: Panel, row: Place, column: Place, digits: int, say: Phrases) -> str:
@@ -192,9 +192,9 @@ def _cell(panel: Panel, row: Place, column: Place, digits: int, say: Phrases) ->
 def views(walkthrough: Walkthrough, digits: int, say: Phrases) -> Iterator[StepView]:
     """The steps in order, as every form shows them."""
     for chapter in walkthrough.chapters:
-        for place, step in enumerate(chapter.steps):
+        for index, step in enumerate(chapter.steps):
             tables = tuple(truncate(panel, digits, say) for panel in step.panels)
-            yield StepView("" if place else chapter.title, step.title, step, tables)
+            yield StepView("" if index else chapter.title, step.title, step, tables)
 
 
 def opening(walkthrough: Walkthrough, say: Phrases, marked: str = "brackets") -> list[str]:
@@ -222,7 +222,7 @@ def to_text(walkthrough: Walkthrough, *, digits: int = 3, whole: bool = False) -
         parts.append("\n".join(filter(None, about)))
         for table in view.tables:
             blocks = ["\n".join(filter(None, [table.panel.label, *_aligned(table)]))]
-            blocks += ["\n".join(lines(each.equation(), digits, say)) for each in table.worked]
+            blocks += ["\n".join(lines(arithmetic.equation(), digits, say)) for arithmetic in table.worked]
             parts += [textwrap.indent(block, INDENT) for block in blocks]
     return "\n\n".join(map(visible, parts))
 
@@ -231,7 +231,7 @@ def heading(view: StepView, digits: int, say: Phrases) -> list[str]:
     """A step's first line with its formula; further equations of the formula on lines below."""
     formula = view.step.formula
     formulas = formula.all() if isinstance(formula, Equation) else (formula,)
-    first, *others = (text(each, digits, say) for each in formulas)
+    first, *others = (text(equation, digits, say) for equation in formulas)
     return [f"{view.heading}: {first}" if first else view.heading, *map(INDENT.__add__, others)]
 
 

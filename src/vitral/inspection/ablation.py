@@ -156,10 +156,10 @@ def attention_sinks(model: Transformer, windows: Scored) -> Plain:
     visible = model.mask.allowed(time, time)
     first = (visible & (torch.arange(time) == 0)).expand(len(windows.inputs), -1, -1)
     shares = key_shares(model, windows.inputs, {"weight": first}, {"weight": patient_queries(visible)})
-    for layer, found in enumerate(shares["layers"]):
-        for place, head in enumerate(found["heads"]):
-            head["without"] = without({layer: [place]})
-        found["without"] = without({layer: heads})
+    for layer, in_layer in enumerate(shares["layers"]):
+        for head_index, head in enumerate(in_layer["heads"]):
+            head["without"] = without({layer: [head_index]})
+        in_layer["without"] = without({layer: heads})
     return {
         "uniform": shares["uniform"]["weight"],
         "layers": shares["layers"],

@@ -48,8 +48,8 @@ class Activations(dict[str, Tensor]):
         """
         if isinstance(name, tuple):
             block, step = f"blocks.{name[1] + self.blocks * (name[1] < 0)}.", f".{name[0]}"
-            found = [own for theirs, own in aliases(self).items() if theirs.startswith(block) and theirs.endswith(step)]
-            name = found[0] if found else block[:-1] + step
+            names = [own for theirs, own in aliases(self).items() if theirs.startswith(block) and theirs.endswith(step)]
+            name = names[0] if names else block[:-1] + step
         return super().__getitem__(names_of(name, list(self))[0])
 
 
@@ -93,12 +93,12 @@ def record(
     if wrong := [n for n, _ in lengths if not 1 <= n <= most] or [0] * (not rows):
         raise UsageError("trace: {tokens} tokens, expected 1 to {context_length}", tokens=wrong[0], context_length=most)
     groups = [[at for at, each in enumerate(lengths) if each == one] for one in dict.fromkeys(lengths)]
-    batches, read = ([torch.stack([each[at] for at in places]) for places in groups] for each in (rows, read))
+    batches, read = ([torch.stack([each[at] for at in rows_at]) for rows_at in groups] for each in (rows, read))
     targets = [text_targets(model, batch).targets for batch in batches]
     count = sum(int((each != UNSCORED).sum()) for each in targets)
     if gradients and not count:
         raise UsageError("loss: there is no next token to predict; give a longer text")
-    found, slopes, total = list[dict[str, Tensor]](), list[dict[str, Tensor]](), 0.0
+    recorded, slopes, total = list[dict[str, Tensor]](), list[dict[str, Tensor]](), 0.0
     for batch, other, target in zip(batches, read, targets, strict=True):
         recorder, source = (_Differentiated if gradients else Recorder)(wanted), other if sources else None
         with torch.set_grad_enabled(gradients):
@@ -110,8 +110,8 @@ def record(
                 each = list(recorder.kept.values())
                 taken = torch.autograd.grad(loss, each, allow_unused=True, materialize_grads=True) if each else ()
                 slopes.append(dict(zip(recorder.kept, taken, strict=True)))
-            found.append({name: value.detach() for name, value in recorder.kept.items()})
-    made, made.gradients = _together(groups, found), _together(groups, slopes)
+            recorded.append({name: value.detach() for name, value in recorder.kept.items()})
+    made, made.gradients = _together(groups, recorded), _together(groups, slopes)
     made.blocks = made.gradients.blocks = model.config.num_layers
     made.tokens, made.source = _stacked(groups, batches, PADDING), _stacked(groups, read, PADDING) if sources else None
     if gradients:
@@ -119,17 +119,17 @@ def record(
     return made
 
 
-def _together(groups: Sequence[list[int]], found: Sequence[dict[str, Tensor]]) -> Activations:
-    names = found[0] if found else ()
-    return Activations({name: _stacked(groups, [each[name] for each in found]) for name in names})
+def _together(groups: Sequence[list[int]], recorded: Sequence[dict[str, Tensor]]) -> Activations:
+    names = recorded[0] if recorded else ()
+    return Activations({name: _stacked(groups, [each[name] for each in recorded]) for name in names})
 
 
-def _stacked(groups: Sequence[list[int]], found: Sequence[Tensor], filler: float | int = float("nan")) -> Tensor:
+def _stacked(groups: Sequence[list[int]], values: Sequence[Tensor], filler: float | int = float("nan")) -> Tensor:
     """The rows of all groups in the order of the texts; what a shorter one has less of is `filler`."""
-    if len(found) == 1:
-        return found[0]
-    sizes = [max(sizes) for sizes in zip(*(value.shape[1:] for value in found), strict=True)]
-    made = found[0].new_full((sum(map(len, groups)), *sizes), filler)
-    for places, value in zip(groups, found, strict=True):
-        made[(torch.tensor(places), *map(slice, value.shape[1:]))] = value
+    if len(values) == 1:
+        return values[0]
+    sizes = [max(sizes) for sizes in zip(*(value.shape[1:] for value in values), strict=True)]
+    made = values[0].new_full((sum(map(len, groups)), *sizes), filler)
+    for rows_at, value in zip(groups, values, strict=True):
+        made[(torch.tensor(rows_at), *map(slice, value.shape[1:]))] = value
     return made

@@ -91,7 +91,7 @@ def kind_masks(tokens: Tokens, marks: Landmarks, visible: Visible) -> dict[str, 
     same = tokens[:, :, None] == tokens[:, None, :]
     after_same = torch.zeros_like(same)
     after_same[:, :, 1:] = same[:, :, :-1] & (back[:, :-1] > 0)
-    found = {
+    by_kind = {
         "itself": back == 0,
         "previous": back == 1,
         "near": (back >= 2) & (back <= 4),
@@ -101,14 +101,14 @@ def kind_masks(tokens: Tokens, marks: Landmarks, visible: Visible) -> dict[str, 
         "word": _last_before(marks.word[tokens]),
         "line": _last_before(marks.line[tokens]),
     }
-    return {kind: (keys & visible).expand(len(tokens), time, time) for kind, keys in found.items()}
+    return {kind: (keys & visible).expand(len(tokens), time, time) for kind, keys in by_kind.items()}
 
 
 def _last_before(marked: Bool[Tensor, "batch time"]) -> Keys:
     """True at the last marked position before each query."""
     time = marked.shape[1]
-    places = torch.where(marked, torch.arange(time), -1)
-    latest = torch.cummax(places, dim=1).values
+    marked_at = torch.where(marked, torch.arange(time), -1)
+    latest = torch.cummax(marked_at, dim=1).values
     before = torch.cat([torch.full_like(latest[:, :1], -1), latest[:, :-1]], dim=1)
     return before[:, :, None] == torch.arange(time)
 
@@ -263,19 +263,19 @@ def head_patterns(model: Transformer, tokenizer: Tokenizer, tokens: Tokens) -> d
             into["entropy"].add(mean_entropy_share(heads, view, queries), len(heads))
             if weights.shape[1] > 1:
                 into["overlap"].add(overlap(weights, queries), len(weights))
-    (uniform, _), *found = map(_pattern, layers)
+    (uniform, _), *patterns = map(_pattern, layers)
     return {
         "uniform": uniform["share"],
         "uniform_distance": uniform["distance"],
-        "layers": [layer for _, layer in found],
+        "layers": [layer for _, layer in patterns],
     }
 
 
 def _pattern(means: dict[str, RunningMean]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Uniform attention in a layer, and the overlap and the heads of the layer."""
     overlap = means.pop("overlap", None)
-    found = by_head(means, len(means["distance"].value))
-    *heads, uniform = ({"share": {kind: head.pop(kind) for kind in KINDS}, **head} for head in found)
+    heads_and_uniform = by_head(means, len(means["distance"].value))
+    *heads, uniform = ({"share": {kind: head.pop(kind) for kind in KINDS}, **head} for head in heads_and_uniform)
     named = [{"name": name_of(head["share"], uniform["share"]), **head} for head in heads]
     return uniform, {"overlap": None if overlap is None else float(overlap.value), "heads": named}
 
@@ -326,9 +326,9 @@ def head_kinds(model: Transformer, tokenizer: Tokenizer, tokens: Tokens) -> dict
         `KINDS`, or "broad"), `share` (by kind), `distance` (mean positions between query and key) and `entropy` (as a
         share of the largest possible).
     """
-    found = rounded(head_patterns(model, tokenizer, tokens))
-    heads = [[{"kind": head.pop("name"), **head} for head in layer["heads"]] for layer in found["layers"]]
-    return {"uniform": found["uniform"], "layers": heads}
+    patterns = rounded(head_patterns(model, tokenizer, tokens))
+    heads = [[{"kind": head.pop("name"), **head} for head in layer["heads"]] for layer in patterns["layers"]]
+    return {"uniform": patterns["uniform"], "layers": heads}
 
 
 # ---------------------------------------------------------------- overlap beside heads of other seeds
@@ -355,8 +355,8 @@ def attention_rows(model: Transformer, tokens: Tokens, num: int) -> dict[str, An
         return {"shape": [0, 0, 0], "layers": []}
     time = tokens.shape[1]
     queries = torch.nonzero(patient_queries(model.mask.allowed(time, time))).flatten().numpy()
-    places = numpy_stream(0, "attention rows").choice(len(tokens) * len(queries), size=num, replace=True)
-    windows, at = places // len(queries), queries[places % len(queries)]
+    drawn = numpy_stream(0, "attention rows").choice(len(tokens) * len(queries), size=num, replace=True)
+    windows, at = drawn // len(queries), queries[drawn % len(queries)]
     seen = model.trace(tokens[np.unique(windows)], names)
     drawn = torch.from_numpy(np.searchsorted(np.unique(windows), windows)), torch.from_numpy(at)
     layers = [seen[name].cpu()[drawn[0], :, drawn[1]].transpose(0, 1).numpy() for name in names]
@@ -366,11 +366,11 @@ def attention_rows(model: Transformer, tokens: Tokens, num: int) -> dict[str, An
 
 def rows_of(kept: Mapping[str, Any]) -> list[Rows]:
     """The weights that `attention_rows` has kept, for each block; each row sums to 1 again."""
-    found = []
+    layers = []
     for text in kept["layers"]:
         rows = torch.from_numpy(np.frombuffer(b64decode(text), dtype="<u2").astype(np.float64)).view(kept["shape"])
-        found.append(rows / rows.sum(dim=-1, keepdim=True))
-    return found
+        layers.append(rows / rows.sum(dim=-1, keepdim=True))
+    return layers
 
 
 def against_other_seeds(
@@ -389,7 +389,7 @@ def against_other_seeds(
         heads in a layer; `kinds_matched`, the same when each head is exchanged, for a head of another run each time.
         Runs with one head to a layer, or without another run, have none.
     """
-    found: dict[int, dict[str, float]] = {}
+    by_seed: dict[int, dict[str, float]] = {}
     for seed, layers in runs.items():
         others = [other for other in runs if other != seed]
         if others and len(layers) and len(layers[0]) > 1:
@@ -397,8 +397,8 @@ def against_other_seeds(
                 _layer(rows, names[seed][at], [(runs[other][at], names[other][at]) for other in others])
                 for at, rows in enumerate(layers)
             ]
-            found[seed] = {key: fmean(layer[key] for layer in each) for key in each[0]}
-    return found
+            by_seed[seed] = {key: fmean(layer[key] for layer in each) for key in each[0]}
+    return by_seed
 
 
 def _layer(rows: Rows, kinds: Sequence[str], others: Sequence[tuple[Rows, Sequence[str]]]) -> dict[str, float]:

@@ -43,10 +43,10 @@ def head_circuits(
 def _attention(model: Transformer, layer: int) -> MultiHeadAttention:
     if not 0 <= layer < len(model.blocks):
         raise UsageError("layer: the layers are 0 to {last}, not {layer}", last=len(model.blocks) - 1, layer=layer)
-    found: Any = model.blocks[layer].attn
-    if found is None:
+    module: Any = model.blocks[layer].attn
+    if module is None:
         raise UsageError("layer: this model has no attention")
-    return found
+    return module
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,9 +123,9 @@ def attribute_logit(
             "changes them on the way"
         )
     labels = [*map(tokenizer.label, chosen), None]
-    told = {"text": text, "token": labels[0], "other": labels[1], "position": position % tokens.shape[1]}
+    about = {"text": text, "token": labels[0], "other": labels[1], "position": position % tokens.shape[1]}
     parts = [{"part": name, "value": value} for name, value in values.items()]
-    return Attribution({**told, "logit": logit, "parts": parts})
+    return Attribution({**about, "logit": logit, "parts": parts})
 
 
 def _token(tokenizer: Tokenizer, given: str | int) -> int:
@@ -148,7 +148,7 @@ def _parts(model: Transformer, points: list[str], kept: dict[str, Tensor]) -> di
             new = {f"{at[:-3]}z[{head}]": weight @ z[head] for head, weight in enumerate(weights)}
             new |= {} if projection.bias is None else {f"{at}.bias": projection.bias.detach().double()}
         parts = parts | new if block.residual else new
-        if block.place == "post":
+        if block.norm_placement == "post":
             norm = f"{at.removesuffix('.out')}_norm"
             parts = _frozen(getattr(block, norm.rpartition(".")[2]), kept[norm[:-4] + "sum"], parts, norm)
     return _frozen(model.final_norm, kept[points[-1]], parts, "final_norm")

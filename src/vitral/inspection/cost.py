@@ -133,7 +133,7 @@ def timings(lengths: Sequence[int], rounds: int, batch: int) -> dict[str, list[l
     causal = Transformer(model_config(lengths[-1]), VOCAB).eval()
     both = Transformer(model_config(lengths[-1], "bidirectional"), VOCAB).eval()
     step = one_more_token(causal, batch, lengths[-1])
-    found: dict[str, list[list[float]]] = {way: [[] for _ in lengths] for way in counted(lengths[0])}
+    times: dict[str, list[list[float]]] = {way: [[] for _ in lengths] for way in counted(lengths[0])}
     for turn in range(rounds + 1):
         for index, length in enumerate(lengths if turn else lengths[:1]):  # the first round only warms up
             window = torch.arange(length)[None] % VOCAB
@@ -149,8 +149,8 @@ def timings(lengths: Sequence[int], rounds: int, batch: int) -> dict[str, list[l
                 "training-both": seconds(partial(_learn, both, window, causal.mask)) / length,
             }
             for way, value in taken.items():
-                found[way][index] += [value] if turn else []
-    return found
+                times[way][index] += [value] if turn else []
+    return times
 
 
 def one_more_token(model: Transformer, batch: int, longest: int) -> Callable[[int], None]:

@@ -106,10 +106,10 @@ def edits_of(given: Any, where: str = WHERE) -> tuple[Edit, ...]:
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
         raise UsageError('{where}: expected a list, as in [{{"at": "embed", "do": "zero"}}]', where=where)
     made: list[Edit] = []
-    for place, each in enumerate(cast("Sequence[Any]", given)):
+    for index, each in enumerate(cast("Sequence[Any]", given)):
         if not isinstance(each, Edit | Mapping):
-            raise UsageError("{where}: expected a table, not {given}", where=f"{where}.{place}", given=shown(each))
-        made.append(each if isinstance(each, Edit) else Edit.parse(cast("Any", each), f"{where}.{place}"))
+            raise UsageError("{where}: expected a table, not {given}", where=f"{where}.{index}", given=shown(each))
+        made.append(each if isinstance(each, Edit) else Edit.parse(cast("Any", each), f"{where}.{index}"))
     return tuple(made)
 
 
@@ -217,12 +217,12 @@ def editor(edits: Sequence[Edit], others: Mapping[Edit, Tensor]) -> Editor:
     """
 
     def made(value: Tensor, at: str) -> Tensor:
-        for place, edit in enumerate(edits):
+        for index, edit in enumerate(edits):
             if edit.at != at:
                 continue
             width = value.shape[-1]
             if edit.columns and max(edit.columns) >= width:
-                where = f"{WHERE}.{place}"
+                where = f"{WHERE}.{index}"
                 raise UsageError(
                     "{where}: columns: {name} has {width} columns, counted from 0", where=where, name=at, width=width
                 )
@@ -326,7 +326,7 @@ def editing_tap(
     heads, others = heads_by_name(model), dict[Edit, Tensor]()
     own = aliases(heads) | {name: name for name in heads}
     edits = [edit.model_copy(update={"at": own.get(edit.at, edit.at)}) for edit in edits]
-    for place, edit in enumerate(edits):
+    for index, edit in enumerate(edits):
         here = source.shape[1] if source is not None and edit.at.startswith("encoder.") else time
         try:
             require_fitting(edit, heads, here)
@@ -337,7 +337,7 @@ def editing_tap(
                 require_fitting(edit, heads, here, tokens.shape[1])
                 others[edit] = model.trace(tokens, [edit.at], source=source)[edit.at]
         except UsageError as error:
-            where = f"{WHERE}.{place}"
+            where = f"{WHERE}.{index}"
             raise UsageError("{where}: {complaint}", where=where, complaint=error) from None
     return editor(edits, others)
 
@@ -378,17 +378,17 @@ def effect_of_edits(
         for kind, each in (("before", SILENT), ("after", tap))
     }
     targets = scored.targets.amax(dim=0).cpu()
-    told = {kind: plain_predictions(each, targets, tokenizer, top) for kind, each in logits.items()}
+    predictions = {kind: plain_predictions(each, targets, tokenizer, top) for kind, each in logits.items()}
     before, after = (each.double().log_softmax(dim=-1) for each in logits.values())
     apart = (before.exp() * (before - after)).sum(dim=-1)
     return {
         "edits": [edit.plain() for edit in edits],
-        "loss": told["before"]["loss"],
-        "edited_loss": told["after"]["loss"],
+        "loss": predictions["before"]["loss"],
+        "edited_loss": predictions["after"]["loss"],
         "positions": [
             {"before": one, "after": other, "divergence": number(divergence)}
             for one, other, divergence in zip(
-                told["before"]["positions"], told["after"]["positions"], apart.tolist(), strict=True
+                predictions["before"]["positions"], predictions["after"]["positions"], apart.tolist(), strict=True
             )
         ],
     }

@@ -68,11 +68,11 @@ def gradients_by_block(model: Transformer, inputs: Tokens, targets: Tokens) -> d
         streams = [recorder.kept[name] for name in names]
         parameters = [list(block.parameters()) for block in model.blocks]
         wanted = [*streams, *(parameter for block in parameters for parameter in block)]
-        found = torch.autograd.grad(loss, wanted, allow_unused=True, materialize_grads=True)
-    of_parameters = iter(found[len(streams) :])
+        gradients = torch.autograd.grad(loss, wanted, allow_unused=True, materialize_grads=True)
+    of_parameters = iter(gradients[len(streams) :])
     positions = math.sqrt(inputs.numel())
     return {
-        "stream": [_finite(positions * _norm([gradient])) for gradient in found[: len(streams)]],
+        "stream": [_finite(positions * _norm([gradient])) for gradient in gradients[: len(streams)]],
         "parameters": [_finite(_norm([next(of_parameters) for _ in block])) for block in parameters],
         "scale": [_finite(_norm([stream.detach()]) / positions) for stream in streams],
     }

@@ -54,8 +54,12 @@ def occurrences(periods: Int[Tensor, " batch"], time: int) -> dict[str, Bool[Ten
 
     The first token of the second occurrence is in none: nothing tells that the string ends there.
     """
-    place, size = torch.arange(1, time + 1)[None], periods[:, None]
-    return {"first": place < size, "second": (place > size) & (place < 2 * size), "later": place >= 2 * size}
+    position, size = torch.arange(1, time + 1)[None], periods[:, None]
+    return {
+        "first": position < size,
+        "second": (position > size) & (position < 2 * size),
+        "later": position >= 2 * size,
+    }
 
 
 def induction_scores(model: Transformer, tokens: Tokens, periods: Int[Tensor, " batch"]) -> dict[str, Any]:
@@ -85,10 +89,10 @@ def _head_scores(
         return {"uniform": None, "layers": []}
     time = inputs.shape[1]
     visible = model.mask.allowed(time, time)
-    place = torch.arange(time)
-    back, size = place[:, None] - place, periods[:, None, None]
+    position = torch.arange(time)
+    back, size = position[:, None] - position, periods[:, None, None]
     # One position after a place that is whole periods before the query.
-    matched = ((back + 1) % size == 0) & (back + 1 >= size) & (place >= 1)
+    matched = ((back + 1) % size == 0) & (back + 1 >= size) & (position >= 1)
     previous = (visible & (back == 1)).expand(len(inputs), -1, -1)
     keys = {"previous": previous, "prefix": visible & matched}
     queries = {"previous": patient_queries(visible), "prefix": torch.ones(time, dtype=torch.bool)}
@@ -123,8 +127,8 @@ def induction_ablation(model: Transformer, tokens: Tokens, periods: Int[Tensor, 
     previous = _highest(layers[:-1] or layers, "previous")
     induction = _highest(layers, "prefix")
     rest, sizes = Scored(tokens[half:, :-1], tokens[half:, 1:], sampled=True), periods[half:]
-    place = torch.arange(1, tokens.shape[1])[None]
-    repeated = place > sizes[:, None]
+    position = torch.arange(1, tokens.shape[1])[None]
+    repeated = position > sizes[:, None]
 
     def look(layer: int | None = None, head: int | None = None) -> tuple[Tensor, float]:
         """The loss of each row on repeated targets, and the induction head's score, without a head."""
@@ -156,8 +160,8 @@ def induction_ablation(model: Transformer, tokens: Tokens, periods: Int[Tensor, 
 
 def _highest(layers: list[dict[str, Any]], score: str) -> tuple[int, int]:
     """Layer and head of the highest score."""
-    places = [(layer, head) for layer, each in enumerate(layers) for head in range(len(each["heads"]))]
-    return max(places, key=lambda place: layers[place[0]]["heads"][place[1]][score])
+    heads = [(layer, head) for layer, each in enumerate(layers) for head in range(len(each["heads"]))]
+    return max(heads, key=lambda at: layers[at[0]]["heads"][at[1]][score])
 
 
 # ---------------------------------------------------------------- exact predictors

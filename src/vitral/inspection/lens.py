@@ -150,10 +150,10 @@ def seen_at_targets(
     if len(scored.inputs) == 1:
         return model.trace(scored.inputs, names, tap=tap)
     kept: dict[str, list[Tensor]] = {name: [] for name in names}
-    place = torch.arange(len(scored.inputs), device=scored.inputs.device)
+    position = torch.arange(len(scored.inputs), device=scored.inputs.device)
     for rows, seen in passes(model, scored.inputs, names, tap):
         for name, value in seen.items():
-            kept[name].append(value[torch.arange(len(value)), place[rows]])
+            kept[name].append(value[torch.arange(len(value)), position[rows]])
     return {name: torch.cat(pieces)[None] for name, pieces in kept.items()}
 
 

@@ -183,7 +183,7 @@ def by_chain_rule(predictor: Predictor, windows: Int[Tensor, "rows time"], gap: 
     over all tokens c, so each window costs as many passes over its right side as there are tokens.
     """
     model = predictor.model
-    candidates, found = torch.arange(model.vocab_size), []
+    candidates, log_likelihoods = torch.arange(model.vocab_size), []
     for window in windows:  # log p(right side | left side, c) for every token c; the left side is computed once
         cache, right = model.new_cache(1, len(window)), window[gap + 1 :].expand(len(candidates), -1)
         with torch.inference_mode():
@@ -191,5 +191,5 @@ def by_chain_rule(predictor: Predictor, windows: Int[Tensor, "rows time"], gap: 
             cache.select(torch.zeros_like(candidates))
             logits = model(torch.cat([candidates[:, None], right[:, :-1]], dim=1), cache=cache)
         nats = functional.cross_entropy(logits.flatten(0, 1), right.flatten(), reduction="none")
-        found.append(-nats.double().view(right.shape).sum(dim=1))
-    return (continuation(predictor, windows[:, :gap]) + torch.stack(found)).log_softmax(-1)
+        log_likelihoods.append(-nats.double().view(right.shape).sum(dim=1))
+    return (continuation(predictor, windows[:, :gap]) + torch.stack(log_likelihoods)).log_softmax(-1)

@@ -150,15 +150,15 @@ def preferences(kinds: Sequence[PairKind], log_probability: Callable[[str], floa
         For each pair: `kind`, `good`, `bad`, and `preference`, ln p(good) - ln p(bad) in nats, or None where the
         tokenizer or the model cannot take a sentence.
     """
-    found = []
+    measured = []
     for kind in kinds:
         for good, bad in pairs_of(kind):
             try:
                 preferred = log_probability(good) - log_probability(bad)
             except UsageError:
                 preferred = None
-            found.append({"kind": kind.kind, "good": good, "bad": bad, "preference": preferred})
-    return found
+            measured.append({"kind": kind.kind, "good": good, "bad": bad, "preference": preferred})
+    return measured
 
 
 def counted_pairs(tokenizer: Tokenizer, train: Split, kinds: Sequence[PairKind]) -> list[Plain]:
@@ -189,11 +189,11 @@ def item_scores(pairs: Sequence[Plain], kind: str | None = None) -> dict[int, fl
 
     A subject has two consecutive pairs, which share their words, so it is the unit that a test can count.
     """
-    found: dict[int, list[float]] = {}
+    by_subject: dict[int, list[float]] = {}
     for index, pair in enumerate(pairs):
         if kind in (None, pair["kind"]) and pair["preference"] is not None:
-            found.setdefault(index // 2, []).append(_score(pair["preference"]))
-    return {item: sum(scores) / len(scores) for item, scores in found.items()}
+            by_subject.setdefault(index // 2, []).append(_score(pair["preference"]))
+    return {item: sum(scores) / len(scores) for item, scores in by_subject.items()}
 
 
 def _score(preference: float) -> float:
@@ -243,7 +243,7 @@ def agreeing_weights(model: Transformer, tokenizer: Tokenizer, kinds: Sequence[P
         For each subject whose sentences fit: `kind`, `subject`, and `agree` and `disagree`, mean weights over its two
         forms, by block and head. Empty without attention.
     """
-    found = []
+    measured = []
     for kind in kinds if model.mask is not None else ():
         pairs = pairs_of(kind)
         for index, subject in enumerate(kind.subjects):
@@ -251,16 +251,16 @@ def agreeing_weights(model: Transformer, tokenizer: Tokenizer, kinds: Sequence[P
                 [_weight(model, tokenizer, sentence, form, _end(pair, sentence)) for sentence in pair]
                 for pair, form in zip(pairs[2 * index : 2 * index + 2], subject, strict=True)
             ]
-            agree, disagree = ([weights[place] for weights in both] for place in (0, 1))
+            agree, disagree = ([weights[which] for weights in both] for which in (0, 1))
             if all(weights is not None for weights in (*agree, *disagree)):
                 means = {"agree": np.mean(agree, axis=0).tolist(), "disagree": np.mean(disagree, axis=0).tolist()}
-                found.append({"kind": kind.kind, "subject": subject[0], **means})
-    return found
+                measured.append({"kind": kind.kind, "subject": subject[0], **means})
+    return measured
 
 
 def _end(pair: MinimalPair, sentence: str) -> int:
     """Where the word ends in which the two sentences differ."""
-    differs = next(place for place, (one, other) in enumerate(zip(*pair, strict=False)) if one != other)
+    differs = next(index for index, (one, other) in enumerate(zip(*pair, strict=False)) if one != other)
     return next(word.end() for word in _WORD.finditer(sentence) if word.end() > differs)
 
 
@@ -268,7 +268,7 @@ def _weight(
     model: Transformer, tokenizer: Tokenizer, sentence: str, subject: str, end: int
 ) -> Float[np.ndarray, "layers heads"] | None:
     """The weight of the word that ends at `end` on the last token of the subject; None where the words do not fit."""
-    of_subject, of_form = (tokens_until(tokenizer, sentence, place) for place in (len(subject), end))
+    of_subject, of_form = (tokens_until(tokenizer, sentence, characters) for characters in (len(subject), end))
     if of_subject is None or of_form is None or of_form[1] >= model.config.context_length:
         return None
     (tokens, query), key = of_form, of_subject[1]

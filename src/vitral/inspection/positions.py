@@ -41,7 +41,7 @@ from vitral.model import Transformer, first_target
 QUARTERS = 4
 """Quarters of a context length, at each of which the same targets are scored."""
 RUN = 4
-"""A run has at most RUN windows for each place (quarter) of a long window; more windows score more shared targets."""
+"""A run has at most RUN windows for each quarter of a long window; more windows score more shared targets."""
 BATCH_TOKENS = 4096
 
 
@@ -96,11 +96,11 @@ def loss_beyond(model: Transformer, split: Split, multiple: int, *, most_tokens:
     nothing = {"length": length, "nats": None, "targets": 0}
     if context_length % QUARTERS:
         return nothing | {"why": N_("a context length of {length} has no whole quarters").format(length=context_length)}
-    width, places = context_length // QUARTERS, multiple * QUARTERS
+    width, quarters = context_length // QUARTERS, multiple * QUARTERS
     longest = int((split.segments[:, 1] - split.segments[:, 0]).max(initial=0))
-    windows = min(RUN * places, (longest - 1 - length) // width + 1)
-    if windows < places:
-        needed = length + 1 + width * (places - 1)
+    windows = min(RUN * quarters, (longest - 1 - length) // width + 1)
+    if windows < quarters:
+        needed = length + 1 + width * (quarters - 1)
         why = N_("it takes {needed} test tokens in a row, and there are {longest}")
         return nothing | {"why": why.format(needed=needed, longest=longest)}
     why = _refusal(model, length)
@@ -108,13 +108,13 @@ def loss_beyond(model: Transformer, split: Split, multiple: int, *, most_tokens:
     stride = length + width * (windows - 1)
     runs = window_starts(split, stride + 1, max(1, most_tokens // (windows * length)), stride=stride)
     losses = [
-        same_targets(window_nats(model, split, run + width * np.arange(windows), read), width, places) for run in runs
+        same_targets(window_nats(model, split, run + width * np.arange(windows), read), width, quarters) for run in runs
     ]
     nats = _scored(np.mean(losses, axis=0), first_target(model.mask), width)
     return {
         "length": length,
-        "nats": nats + [None] * (places - len(nats)),
-        "targets": len(runs) * (windows - places + 1) * width,
+        "nats": nats + [None] * (quarters - len(nats)),
+        "targets": len(runs) * (windows - quarters + 1) * width,
         **({"why": why} if why else {}),
     }
 
@@ -128,28 +128,28 @@ def window_nats(
     return loss_by_target(model, scored, most_rows=max(1, BATCH_TOKENS // length)).numpy()
 
 
-def same_targets(nats: Float[np.ndarray, "windows time"], width: int, places: int) -> Float[np.ndarray, " shown"]:
-    """The mean loss at each place of `width` positions, over the targets that occur at all of `places` places.
+def same_targets(nats: Float[np.ndarray, "windows time"], width: int, quarters: int) -> Float[np.ndarray, " shown"]:
+    """The mean loss at each quarter of `width` positions, over the targets that occur at all of `quarters` quarters.
 
-    Window k begins k places after the first, so place g of window j - g contains the same targets for every g.
+    Window k begins k quarters after the first, so quarter g of window j - g contains the same targets for every g.
 
     Args:
-        nats: of windows of `places` places, or of shorter ones, whose fewer places are scored on the same targets.
-        width: positions of a place.
-        places: of the longest windows.
+        nats: of windows of `quarters` quarters, or of shorter ones, whose fewer quarters have the same targets.
+        width: positions of a quarter.
+        quarters: of the longest windows.
 
     >>> same_targets(np.array([[9.0, 1.0], [2.0, 3.0], [4.0, 9.0]]), 1, 2).tolist()  # 1 and 2, 3 and 4 share a target
     [3.0, 2.0]
     """
     windows = len(nats)
     blocks = nats.reshape(windows, -1, width)
-    return np.array([blocks[places - 1 - g : windows - g, g].mean() for g in range(blocks.shape[1])])
+    return np.array([blocks[quarters - 1 - g : windows - g, g].mean() for g in range(blocks.shape[1])])
 
 
 def _scored(nats: Float[np.ndarray, " places"], first: int, width: int) -> list[float | None]:
     """The losses of places of `width` positions; None before the first target and where a loss is not finite."""
     return [
-        float(value) if place * width >= first and math.isfinite(value) else None for place, value in enumerate(nats)
+        float(value) if index * width >= first and math.isfinite(value) else None for index, value in enumerate(nats)
     ]
 
 

@@ -109,15 +109,17 @@ def linear_probes(
     mixed = {}
     for split, rows in windows.items():
         stream, several = numpy_stream(0, "order of words", split), enumerate(rows)
-        mixed[split] = np.stack([with_mixed_words(row, word, stream) if place % 2 else row for place, row in several])
-    found = {"order": {name: linear_probe(each, odd) for name, each in features(mixed, over_positions, mixed).items()}}
+        mixed[split] = np.stack([with_mixed_words(row, word, stream) if index % 2 else row for index, row in several])
+    accuracies = {
+        "order": {name: linear_probe(each, odd) for name, each in features(mixed, over_positions, mixed).items()}
+    }
     tokens, pairs = ({split: rows[:, middle - n : middle + 1] for split, rows in windows.items()} for n in (0, 1))
     at_middle = features(windows, lambda seen: seen[:, middle], tokens)
     for task, distance in (("word begin", since_border), ("word end", until_border)):
         classes = {split: distance(word[rows], middle) for split, rows in windows.items()}
-        found[task] = {name: linear_probe(each, classes) for name, each in at_middle.items()}
-        found[task]["control"] = linear_probe(at_middle["trained"], random_classes(pairs, classes, task))
-    return found
+        accuracies[task] = {name: linear_probe(each, classes) for name, each in at_middle.items()}
+        accuracies[task]["control"] = linear_probe(at_middle["trained"], random_classes(pairs, classes, task))
+    return accuracies
 
 
 # ---------------------------------------------------------------- the probe and its features
@@ -167,8 +169,8 @@ def linear_probe(features: Features, classes: Classes) -> dict[str, Any]:
     right = _logits(weights, scaled["test"]).argmax(axis=1) == classes["test"]
     majority = float(np.bincount(classes["test"]).max() / len(right))
     low, high = AnswerScore(int(right.sum()), len(right)).interval
-    found = {"accuracy": float(right.mean()), "low": low, "high": high, "majority": majority}
-    return {**found, "num": len(right), "penalty": penalty}
+    score = {"accuracy": float(right.mean()), "low": low, "high": high, "majority": majority}
+    return {**score, "num": len(right), "penalty": penalty}
 
 
 def fit(
@@ -190,8 +192,8 @@ def fit(
         return loss.item(), torch.autograd.grad(loss, weights)[0].flatten().numpy()
 
     begin = np.zeros((features.shape[1] + 1) * num_classes)
-    found = minimize(objective, begin, jac=True, method="L-BFGS-B", options={"maxiter": MOST_ITERATIONS})
-    return found.x.reshape(-1, num_classes)
+    minimum = minimize(objective, begin, jac=True, method="L-BFGS-B", options={"maxiter": MOST_ITERATIONS})
+    return minimum.x.reshape(-1, num_classes)
 
 
 def _logits(weights: np.ndarray, features: np.ndarray) -> np.ndarray:

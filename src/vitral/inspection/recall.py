@@ -60,8 +60,8 @@ def recall_by_distance(model: Transformer, task: KeyValueRecall, rows: Int[Tenso
         `accuracy`, `nats` (mean loss of the values, in nats), `answers` (their number), `chance` (1 / values);
         `distances`: for each group `from`, `to`, `accuracy`, `nats` and `answers`.
     """
-    places, inputs = torch.tensor(task.answers) - 1, rows[:, :-1].to(model.token_embedding.weight.device)
-    logits = read_activation(model, inputs, "logits", lambda seen: seen[:, places.to(seen.device)])
+    positions, inputs = torch.tensor(task.answers) - 1, rows[:, :-1].to(model.token_embedding.weight.device)
+    logits = read_activation(model, inputs, "logits", lambda seen: seen[:, positions.to(seen.device)])
     return by_distance(logits, rows.cpu(), task)
 
 
@@ -69,28 +69,28 @@ def by_distance(
     logits: Float[Tensor, "rows queries vocab"], rows: Int[Tensor, "rows span"], task: KeyValueRecall
 ) -> dict[str, Any]:
     """What `recall_by_distance` returns, of given logits at the places of the answers."""
-    places = torch.tensor(task.answers)
-    values, back = rows[:, places], answer_distances(rows, task)
+    positions = torch.tensor(task.answers)
+    values, back = rows[:, positions], answer_distances(rows, task)
     logs = logits.double().log_softmax(dim=-1).gather(-1, values[..., None])[..., 0]
     right = logits.argmax(dim=-1) == values
     least, most = int(back.min()), int(back.max()) + 1
     edges = [least + (most - least) * group // GROUPS for group in range(GROUPS + 1)]
-    found = list[tuple[dict[str, Any], dict[str, Any]]]()
+    groups_with_answers = list[tuple[dict[str, Any], dict[str, Any]]]()
     for begin, end in [(least, most), *pairwise(edges)]:
         inside = (back >= begin) & (back < end)
         answers, accuracy, loss = int(inside.sum()), right[inside].double().mean(), -logs[inside].mean()
         means = {"accuracy": float(accuracy), "nats": float(loss), "answers": answers}
-        found += [({"from": begin, "to": end - 1}, means)] if answers else []
-    (_ends, whole), *groups = found
+        groups_with_answers += [({"from": begin, "to": end - 1}, means)] if answers else []
+    (_ends, whole), *groups = groups_with_answers
     return whole | {"chance": 1 / task.values, "distances": [ends | means for ends, means in groups]}
 
 
 def answer_distances(rows: Int[Tensor, "rows span"], task: KeyValueRecall) -> Int[Tensor, "rows queries"]:
     """How many positions before each answer its value is: keys are different, and stand first in their pair."""
-    places = torch.tensor(task.answers)
-    keys, before = rows[:, places - 1], rows[:, : task.longest + 2 * task.pairs]
+    positions = torch.tensor(task.answers)
+    keys, before = rows[:, positions - 1], rows[:, : task.longest + 2 * task.pairs]
     first = (before[:, None, :] == keys[:, :, None]).int().argmax(dim=-1)
-    return places - (first + 1)
+    return positions - (first + 1)
 
 
 def task_of(pairs: int) -> KeyValueRecall:
@@ -115,9 +115,9 @@ def recall_under_masks(pairs: int, *, steps: int, seeds: Sequence[int]) -> dict[
     tokens = sequences(task, TESTED, 0, "test")
     which = answer_distances(tokens, task)
     inside = [(which >= low) & (which <= high) for low, high in BINS]
-    found: dict[str, dict[str, Any]] = {mask: {} for mask in MASKS}
+    by_mask: dict[str, dict[str, Any]] = {mask: {} for mask in MASKS}
     guess = {mask: by_bin(without_keys(task, tokens, earlier=mask != "bidirectional"), inside) for mask in MASKS}
-    for mask, by_seed in found.items():
+    for mask, by_seed in by_mask.items():
         for seed in seeds:
             model = small_model(mask, task, seed)
             fit(model, task, steps, seed)
@@ -132,7 +132,7 @@ def recall_under_masks(pairs: int, *, steps: int, seeds: Sequence[int]) -> dict[
         "answers": [int(chosen.sum()) for chosen in inside],
         "chance": 1 / VALUES,
         "guess": guess,
-        "masks": found,
+        "masks": by_mask,
     }
 
 
@@ -149,12 +149,12 @@ def without_keys(
     It names a value that is there most often. Where it sees the earlier answers, they are taken out first.
     """
     values = tokens[:, list(task.answers)]
-    found = []
-    for place in range(values.shape[1]):
-        left = values[:, place:] if earlier else values
+    shares = []
+    for answer in range(values.shape[1]):
+        left = values[:, answer:] if earlier else values
         most = (left[:, :, None] == left[:, None, :]).sum(dim=-1).amax(dim=-1)
-        found.append(most.double() / left.shape[1])
-    return torch.stack(found, dim=1)
+        shares.append(most.double() / left.shape[1])
+    return torch.stack(shares, dim=1)
 
 
 def by_bin(shares: Float[Tensor, "rows answers"], inside: Sequence[Tensor]) -> list[float | None]:
@@ -193,12 +193,12 @@ def answer_logits(
 
     They are read at masked positions where the mask shows every position, else at the position before each answer.
     """
-    places = torch.tensor(task.answers)
+    positions = torch.tensor(task.answers)
     if model.mask is not None and model.mask.first_target() is None:
         hidden = tokens.clone()
-        hidden[:, places] = len(task.alphabet)
-        return model(hidden)[:, places]
-    return model(tokens[:, :-1])[:, places - 1]
+        hidden[:, positions] = len(task.alphabet)
+        return model(hidden)[:, positions]
+    return model(tokens[:, :-1])[:, positions - 1]
 
 
 def fit(model: Transformer, task: KeyValueRecall, steps: int, seed: int) -> None:

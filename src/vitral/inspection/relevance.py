@@ -65,9 +65,9 @@ def weight_relevance(
     heads, rollout = attention_readings(model, inputs, queries)
     best = None
     if len(inputs) > 1 and len(heads):
-        found = np.array([[correlations(head, effect, queries) for head in layer] for layer in heads])
-        layer, head = divmod(int(found[:, :, 0, ::2].mean(axis=-1).argmax()), found.shape[1])
-        best = {"layer": layer, "head": head} | _agreement(found[layer, head, :, 1::2])
+        of_heads = np.array([[correlations(head, effect, queries) for head in layer] for layer in heads])
+        layer, head = divmod(int(of_heads[:, :, 0, ::2].mean(axis=-1).argmax()), of_heads.shape[1])
+        best = {"layer": layer, "head": head} | _agreement(of_heads[layer, head, :, 1::2])
 
     def agreement(scores: Scores) -> Plain:
         return _agreement(correlations(scores, effect, queries))
@@ -97,13 +97,13 @@ def replacement_effects(
         return read_activation(model, rows, "logits", lambda seen: seen[:, queries].cpu().double().log_softmax(dim=-1))
 
     before, stream, effect = predictions(inputs), numpy_stream(0, "relevance"), []
-    for place, tokens in enumerate(inputs.T):
+    for position, tokens in enumerate(inputs.T):
         laws = (np.where(np.arange(len(counts)) == token, 0, counts) for token in tokens.tolist())
         drawn = np.array([stream.choice(len(counts), REPLACEMENTS, p=law / law.sum()) for law in laws])
         apart = []
         for new in torch.from_numpy(drawn.T).to(inputs.device):
             changed = inputs.clone()
-            changed[:, place] = new
+            changed[:, position] = new
             apart.append((before.exp() * (before - predictions(changed))).sum(dim=-1))
         effect.append(torch.stack(apart).mean(dim=0))
     return torch.stack(effect, dim=-1).numpy()
@@ -128,7 +128,7 @@ def attention_readings(
 
 def gradient_times_input(model: Transformer, inputs: Int[Tensor, "windows time"], queries: np.ndarray) -> Scores:
     """|x · ∂ ln p / ∂x| of the embedding at each position, with p of the most probable token at each query."""
-    found = []
+    readings = []
     for row in inputs[:, None]:
 
         def most_probable(embedded: Tensor, row: Tensor = row) -> Tensor:
@@ -137,8 +137,8 @@ def gradient_times_input(model: Transformer, inputs: Int[Tensor, "windows time"]
 
         embedded = model.trace(row, ["embed"])["embed"].clone()
         slopes: Any = torch.autograd.functional.jacobian(most_probable, embedded)
-        found.append((slopes * embedded).sum(dim=-1).abs()[:, 0].cpu().numpy())
-    return np.stack(found)
+        readings.append((slopes * embedded).sum(dim=-1).abs()[:, 0].cpu().numpy())
+    return np.stack(readings)
 
 
 def correlations(scores: Scores, effect: Scores, queries: np.ndarray) -> Float[np.ndarray, "two windows"]:
@@ -146,14 +146,14 @@ def correlations(scores: Scores, effect: Scores, queries: np.ndarray) -> Float[n
 
     Means over the queries of each window.
     """
-    found = []
+    by_query = []
     for at, query in enumerate(queries):
         own, other = (_ranks(each[:, at, :query]) for each in (scores, effect))
         near = _ranks(np.arange(query)[None])
         together, one, two = ((a * b).sum(axis=-1) for a, b in ((own, other), (own, near), (other, near)))
         left = np.sqrt(((1 - one**2) * (1 - two**2)).clip(0))
-        found.append([together, np.divide(together - one * two, left, out=np.zeros_like(left), where=left > TINY)])
-    return np.mean(found, axis=0)
+        by_query.append([together, np.divide(together - one * two, left, out=np.zeros_like(left), where=left > TINY)])
+    return np.mean(by_query, axis=0)
 
 
 def _ranks(values: Real[np.ndarray, "windows keys"]) -> Float[np.ndarray, "windows keys"]:

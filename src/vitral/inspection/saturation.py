@@ -71,11 +71,11 @@ def attention_saturation(model: Transformer, inputs: Tokens, targets: Tokens) ->
             gradients = torch.autograd.grad(loss, [recorder.kept[steps[0]] for steps in names])
         for into, steps, gradient, visible in zip(means, names, gradients, allowed, strict=True):
             _add_means(into, [recorder.kept[name].detach() for name in steps], gradient, visible)
-    learned, found = dict(model.named_parameters()), list[dict[str, Any]]()
+    learned, layers = dict(model.named_parameters()), list[dict[str, Any]]()
     for layer, into in enumerate(means):  # a scale in units of 1/√d_k, its initial value; an empty list if not learned
         factor = learned.get(f"blocks.{layer}.attn.scale.factor", torch.empty(0)).detach().double().flatten()
-        found.append(_by_head(into) | {"factors": (factor * math.sqrt(model.config.d_head)).tolist()})
-    return {"layers": found}
+        layers.append(_by_head(into) | {"factors": (factor * math.sqrt(model.config.d_head)).tolist()})
+    return {"layers": layers}
 
 
 def alignment(state: Mapping[str, Any], d_head: int) -> float:
@@ -124,10 +124,10 @@ def _add_means(
     }
     for name, values in (("score", scores), ("scaled", scaled)):
         by_row |= {name: values[:, :, allowed], f"{name}_square": values[:, :, allowed].square()}
-    found = {name: values.mean(dim=(0, 2)) for name, values in by_row.items()}
+    means = {name: values.mean(dim=(0, 2)) for name, values in by_row.items()}
     for name, each in (("query", q), ("key", k.repeat_interleave(q.shape[1] // k.shape[1], dim=1))):
-        found[f"{name}_square"] = each.square().mean(dim=(0, 2, 3))
-    for name, value in found.items():
+        means[f"{name}_square"] = each.square().mean(dim=(0, 2, 3))
+    for name, value in means.items():
         into[name].add(value, len(q))
     # Of every other window too, for the bias of the mutual information.
     for name, some in (("attended", weights), ("even", weights[::2]), ("odd", weights[1::2])):
@@ -137,11 +137,11 @@ def _add_means(
 
 def _by_head(means: Mapping[str, RunningMean]) -> dict[str, list[float]]:
     """The means of `_add_means`, as lists over heads."""
-    found = {name: mean.value for name, mean in means.items()}
+    values = {name: mean.value for name, mean in means.items()}
     for name in ("score", "scaled"):
-        found[f"{name}_variance"] = found[f"{name}_square"] - found[name].square()
-    found["mutual_information"] = _positions(found)
-    return {name: found[name].tolist() for name in BY_HEAD}
+        values[f"{name}_variance"] = values[f"{name}_square"] - values[name].square()
+    values["mutual_information"] = _positions(values)
+    return {name: values[name].tolist() for name in BY_HEAD}
 
 
 def _positions(means: Mapping[str, Float[Tensor, "heads time source"]]) -> Float[Tensor, " heads"]:

@@ -137,11 +137,11 @@ def score_statistics(pairs: int, rows: int, seed: int) -> dict[str, Any]:
         `NAME_error`, and `sensitivity_median`.
     """
     by_d_k = [(pair_variances(d_k, pairs, seed), row_statistics(d_k, rows, seed)) for d_k in D_KS]
-    found: dict[str, dict[str, list[Any]]] = {}
+    statistics: dict[str, dict[str, list[Any]]] = {}
     for scale in SCALES:
         numbers = [by_row[scale] | by_pair.get(scale, UNKNOWN) for by_pair, by_row in by_d_k]
-        found[scale] = {name: [each[name] for each in numbers] for name in numbers[0]}
-    return {"pairs": pairs, "rows": rows, "keys": KEYS, "d_ks": list(D_KS), "scales": found}
+        statistics[scale] = {name: [each[name] for each in numbers] for name in numbers[0]}
+    return {"pairs": pairs, "rows": rows, "keys": KEYS, "d_ks": list(D_KS), "scales": statistics}
 
 
 def pair_variances(d_k: int, pairs: int, seed: int) -> dict[str, dict[str, float]]:
@@ -155,14 +155,14 @@ def pair_variances(d_k: int, pairs: int, seed: int) -> dict[str, dict[str, float
         q, k = (torch.randn(size, d_k, generator=stream) for _ in range(2))
         pieces.append((q * k).sum(dim=-1).double())
     scores, one = torch.cat(pieces), torch.ones(1, d_k)
-    found: dict[str, dict[str, float]] = {}
+    variances: dict[str, dict[str, float]] = {}
     for scale in FIXED:
         scaled = steps.scale(scores[None], scales.factor_of(scale, one, one, None))[0]
         centred = scaled - scaled.mean()
         second, fourth = float(centred.square().mean()), float(centred.pow(4).mean())
         error = math.sqrt((fourth - second**2) / pairs)
-        found[scale] = {"variance": second * pairs / (pairs - 1), "variance_error": error}
-    return found
+        variances[scale] = {"variance": second * pairs / (pairs - 1), "variance_error": error}
+    return variances
 
 
 def row_statistics(d_k: int, rows: int, seed: int) -> dict[str, dict[str, float]]:
@@ -174,13 +174,13 @@ def row_statistics(d_k: int, rows: int, seed: int) -> dict[str, dict[str, float]
         k = torch.randn(size, KEYS, d_k, generator=stream)
         for scale, kept in pieces.items():
             kept.append(statistics_of_rows(q, k, scale))
-    found: dict[str, dict[str, float]] = {}
+    statistics: dict[str, dict[str, float]] = {}
     for scale, kept in pieces.items():
         numbers = {name: torch.cat([piece[name] for piece in kept]).double() for name in BY_ROW}
         means = {name: float(values.mean()) for name, values in numbers.items()}
         errors = {f"{name}_error": float(values.std()) / math.sqrt(rows) for name, values in numbers.items()}
-        found[scale] = means | errors | {"sensitivity_median": float(numbers["sensitivity"].median())}
-    return found
+        statistics[scale] = means | errors | {"sensitivity_median": float(numbers["sensitivity"].median())}
+    return statistics
 
 
 def statistics_of_rows(

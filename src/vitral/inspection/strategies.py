@@ -128,20 +128,12 @@ def strategy_measures(
     return {"length": length, "prompts": asked, "strategies": strategies}
 
 
-def mean_measures(measured: Sequence[Plain]) -> dict[str, list[Plain]]:
-    """By strategy, the measures of each prompt as means over several results of `strategy_measures`, without texts.
-
-    A mean is None where one of the results has None.
-    """
-    return _mean([run["strategies"] for run in measured])
-
-
-def _mean(values: Sequence[Any]) -> Any:
-    """Several nested measures as one."""
+def mean_measures(values: Sequence[Any]) -> Any:
+    """Several nested measures as one, number by number, without texts; None where one of them has None."""
     if isinstance(values[0], dict):
-        return {key: _mean([one[key] for one in values]) for key in values[0] if key != "text"}
+        return {key: mean_measures([one[key] for one in values]) for key in values[0] if key != "text"}
     if isinstance(values[0], list):
-        return [_mean(column) for column in zip(*values, strict=True)]
+        return [mean_measures(column) for column in zip(*values, strict=True)]
     return None if None in values else sum(values) / len(values)
 
 
@@ -257,15 +249,15 @@ def copied(texts: Sequence[str], training_text: str, n: int) -> list[Plain]:
     for size in range(1, n + 1):
         grams = {gram for text in texts for gram in _grams(text, size)}
         shared.append({gram for gram in _grams(training_text, size) if gram in grams})
-    found = list[Plain]()
+    copies = list[Plain]()
     for text in texts:
         known = [gram in shared[n] for gram in _grams(text, n)]
         longest = next((size for size in range(n, 0, -1) if not shared[size].isdisjoint(_grams(text, size))), 0)
         for begin in itertools.compress(range(len(text)), known):
             while begin + longest < len(text) and text[begin : begin + longest + 1] in training_text:
                 longest += 1
-        found.append({"copied": longest, "novel": 1 - sum(known) / len(known) if known else None})
-    return found
+        copies.append({"copied": longest, "novel": 1 - sum(known) / len(known) if known else None})
+    return copies
 
 
 def _grams(text: str, size: int) -> Iterator[str]:

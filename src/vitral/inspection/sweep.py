@@ -56,10 +56,10 @@ class Sweep(Shown, Tabular):
     def __str__(self) -> str:
         """The cells with the largest effects."""
         most = sorted(self.records(), key=lambda cell: -abs(cell["effect"] or 0))[:LISTED]
-        told = ("–" if one["effect"] is None else f"{one['effect']:+.3f}" for one in most)
+        effects = ("–" if one["effect"] is None else f"{one['effect']:+.3f}" for one in most)
         return "\n".join(
             f"{effect}  {one['place']}  {one['position']} {one['token']}"
-            for effect, one in zip(told, most, strict=True)
+            for effect, one in zip(effects, most, strict=True)
         )
 
     def figure(self) -> Any:
@@ -103,13 +103,13 @@ def sweep_places(
     if not -time <= position < time:
         raise UsageError("sweep: the positions are 0 to {last}, not {position}", last=time - 1, position=position)
     points, heads = contribution_points(model.config), range(model.config.num_heads)
-    places = {
+    activations = {
         "layer": [(at, None) for at in ("embed", *points)],
         "head": [(at[:-3] + "z", [head]) for at in points if at.endswith("attn.out") for head in heads],
     }.get(by)
-    if not places:
+    if not activations:
         raise UsageError('sweep: by is "layer", or "head" of a model with attention, not {by!r}', by=by)
-    kept = model.trace(torch.cat([read, theirs]), ["logits", *{at for at, _heads in places}])
+    kept = model.trace(torch.cat([read, theirs]), ["logits", *{at for at, _heads in activations}])
     logits = kept["logits"][:, position]
     likely = dict.fromkeys(logits.argsort(descending=True)[:, :2].T.flatten().tolist())
     pair = [int(token) for each in tokens for token in tokenizer.encode(each)] if tokens else [*likely][:2]
@@ -123,13 +123,13 @@ def sweep_places(
             before=before,
         )
     cells, how = list[dict[str, Any]](), {"do": "patch", "from": other} if other else {"do": "zero"}
-    for at, of in places:
-        for place, token in enumerate(read[0].tolist()):
-            edits = edits_of([{"at": at, "heads": of, "positions": [place], **how}])
+    for at, of in activations:
+        for index, token in enumerate(read[0].tolist()):
+            edits = edits_of([{"at": at, "heads": of, "positions": [index], **how}])
             tap = editor(edits, dict.fromkeys(edits, kept[at][1:]) if other else {})
             row = model.trace(read, ["logits"], tap=tap)["logits"][0, position].tolist()
             effect = number((row[pair[0]] - row[pair[1]] - before) / (after - before if other else 1))
-            told = {"position": place, "token": tokenizer.label(token), "effect": effect}
-            cells.append({"place": f"{at}{of or ''}", **told})
+            cell = {"position": index, "token": tokenizer.label(token), "effect": effect}
+            cells.append({"place": f"{at}{of or ''}", **cell})
     asked = {"text": text, "other": other, "tokens": [*map(tokenizer.label, pair)], "position": position % time}
     return Sweep({**asked, "before": number(before), "after": number(after), "cells": cells})

@@ -120,21 +120,21 @@ def written_words(model: Transformer, tokenizer: Tokenizer, dataset: Dataset, *,
     except UnseenCharacter:  # a text of one line
         begin = dataset.splits["test"].tokens[:1]
     prompts, known = np.repeat(np.asarray(begin, dtype=np.int64)[None, :], SAMPLES, axis=0), _known_words(dataset)
-    found = dict[str, Any]()
+    shares = dict[str, Any]()
     for longer in (1, 2, 4, 8):  # the same samples, continued
         rows, _nats = sampled(model, tokenizer, prompts, tokens * longer, Sampling(), seed)
-        found = share_of_words([tokenizer.decode(row) for row in rows], known, words)
-        if found["words"] == words:
+        shares = share_of_words([tokenizer.decode(row) for row in rows], known, words)
+        if shares["words"] == words:
             break
-    if found["words"] < words:
+    if shares["words"] < words:
         raise UsageError(
             "the samples have {found} words, and {words} are measured of every model",
-            found=found["words"],
+            found=shares["words"],
             words=words,
         )
     test = tokenizer.decode(dataset.splits["test"].tokens[: 4 * _CHARACTERS * words])
     truth = share_of_words([test], known, words)
-    return {**found, "test_real": truth["real"], "test_distinct": truth["distinct"]}
+    return {**shares, "test_real": truth["real"], "test_distinct": truth["distinct"]}
 
 
 def share_of_words(texts: Sequence[str], known: frozenset[str], number: int) -> dict[str, Any]:

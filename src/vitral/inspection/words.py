@@ -91,8 +91,8 @@ def neighbours(model: Transformer, tokenizer: Tokenizer, part: Split, *, most_wo
     embedded = model.token_embedding.weight.detach()[torch.from_numpy(words)]
     similar = cosines(embedded, embedded).numpy()
     pairs, orders = np.triu_indices(len(words), 1), with_shuffles(len(words))
-    found: list[Any] = [spearmanr(similar[np.ix_(one, one)][pairs], similar_counted[pairs]) for one in orders]
-    correlation, *shuffled = (float(each.statistic) for each in found)
+    tests: list[Any] = [spearmanr(similar[np.ix_(one, one)][pairs], similar_counted[pairs]) for one in orders]
+    correlation, *shuffled = (float(each.statistic) for each in tests)
     return {"correlation": correlation, "shuffled": shuffled}
 
 
@@ -205,7 +205,7 @@ def senses(model: Transformer, tokenizer: Tokenizer, part: Split, words: Sequenc
         after every block, within a sense and across senses.
     """
     before = passage(tokenizer, part, model.config.context_length // 2)
-    found = []
+    measured = []
     for one in words:
         groups = [
             [_vectors(model, tokenizer, before, sentence, one.word) for sentence in sentences]
@@ -215,8 +215,8 @@ def senses(model: Transformer, tokenizer: Tokenizer, part: Split, words: Sequenc
         if (len(first), len(second)) != tuple(map(len, groups)):
             continue
         within = [pair for group in (first, second) for pair in combinations(group, 2)]
-        found.append({"within": _mean_cosines(within), "across": _mean_cosines(list(product(first, second)))})
-    return found
+        measured.append({"within": _mean_cosines(within), "across": _mean_cosines(list(product(first, second)))})
+    return measured
 
 
 def separations(measured: Sequence[Plain]) -> list[list[float]]:
@@ -239,7 +239,7 @@ def passage(tokenizer: Tokenizer, part: Split, length: int) -> Int[Tensor, " len
     return torch.full((length,), tokenizer.start)
 
 
-def _places(model: Transformer) -> list[str]:
+def _stream_points(model: Transformer) -> list[str]:
     return ["embed", *(f"blocks.{layer}.resid_post" for layer in range(model.config.num_layers))]
 
 
@@ -247,13 +247,13 @@ def _vectors(
     model: Transformer, tokenizer: Tokenizer, before: Int[Tensor, " time"], sentence: str, word: str
 ) -> Float[Tensor, "places d_model"] | None:
     """The residual stream at a word after a passage; None where the word does not fit tokenizer or passage."""
-    fitting = place_of(tokenizer, sentence, word)
+    fitting = word_position(tokenizer, sentence, word)
     if fitting is None or fitting[1] > len(before):
         return None
-    tokens, place = fitting
-    until = torch.cat([before[place - 1 :], tokens[1 : place + 1]])
-    kept = model.trace(until[None], _places(model))
-    return torch.stack([kept[name][0, -1] for name in _places(model)])
+    tokens, position = fitting
+    until = torch.cat([before[position - 1 :], tokens[1 : position + 1]])
+    kept = model.trace(until[None], _stream_points(model))
+    return torch.stack([kept[name][0, -1] for name in _stream_points(model)])
 
 
 def _mean_cosines(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[float]:
@@ -261,7 +261,7 @@ def _mean_cosines(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[float]:
     return torch.stack(each).mean(dim=0).tolist()
 
 
-def place_of(tokenizer: Tokenizer, sentence: str, word: str) -> tuple[Int[Tensor, " time"], int] | None:
+def word_position(tokenizer: Tokenizer, sentence: str, word: str) -> tuple[Int[Tensor, " time"], int] | None:
     """The tokens of a sentence after the start token, and the index of the last token of a word in them.
 
     Args:
@@ -273,9 +273,9 @@ def place_of(tokenizer: Tokenizer, sentence: str, word: str) -> tuple[Int[Tensor
         None where `tokens_until` has none.
     """
     letter = r"[^\W\d_]"
-    found = re.search(f"(?<!{letter}){re.escape(word)}(?!{letter})", sentence)
-    assert found is not None, f"{word!r} is not in {sentence!r}"
-    return tokens_until(tokenizer, sentence, found.end())
+    match = re.search(f"(?<!{letter}){re.escape(word)}(?!{letter})", sentence)
+    assert match is not None, f"{word!r} is not in {sentence!r}"
+    return tokens_until(tokenizer, sentence, match.end())
 
 
 # ---------------------------------------------------------------- related words
@@ -319,31 +319,31 @@ def similar_word_scores(
     inputs = window_targets(model, test, windows).inputs
     tokens = row[inputs.cpu().numpy()]
     visible = torch.stack(visible_by_layer(model, inputs.shape[1])).all(0).cpu().numpy()
-    place = np.arange(inputs.shape[1])
+    position = np.arange(inputs.shape[1])
     known = (tokens[:, :, None] >= 0) & (tokens[:, None, :] >= 0) & (tokens[:, :, None] != tokens[:, None, :])
-    places = np.argwhere(known & visible & (place[:, None] - place >= LEAST_DISTANCE))  # window, query, key
-    if not len(places):
+    pairs = np.argwhere(known & visible & (position[:, None] - position >= LEAST_DISTANCE))  # window, query, key
+    if not len(pairs):
         return None
-    window, query, key = places.T
+    window, query, key = pairs.T
     one, other = tokens[window, query], tokens[window, key]
     means = (window * inputs.shape[1] + query, query - key, other)
     orders = with_shuffles(len(words))
     similarities = np.stack([_unit(_without_means(similar[order[one], order[other]], means)) for order in orders])
-    found = []
-    for block in _scores(model, inputs, places):
+    heads = []
+    for block in _scores(model, inputs, pairs):
         correlations = [(similarities @ _unit(_without_means(head, means))).tolist() for head in block]
-        found.append([{"correlation": own, "shuffled": shuffled} for own, *shuffled in correlations])
-    return {"heads": found}
+        heads.append([{"correlation": own, "shuffled": shuffled} for own, *shuffled in correlations])
+    return {"heads": heads}
 
 
-def _scores(model: Transformer, inputs: Tensor, places: np.ndarray) -> list[Float[np.ndarray, "heads pairs"]]:
+def _scores(model: Transformer, inputs: Tensor, pairs: np.ndarray) -> list[Float[np.ndarray, "heads pairs"]]:
     """The scaled scores of all pairs in each block."""
-    found = {name.replace(".weights", ".scaled"): list[np.ndarray]() for name in weight_names(model)}
-    for rows, seen in passes(model, inputs, list(found)):
-        window, query, key = places[(places[:, 0] >= rows.start) & (places[:, 0] < rows.stop)].T
-        for name, pieces in found.items():
+    scores = {name.replace(".weights", ".scaled"): list[np.ndarray]() for name in weight_names(model)}
+    for rows, seen in passes(model, inputs, list(scores)):
+        window, query, key = pairs[(pairs[:, 0] >= rows.start) & (pairs[:, 0] < rows.stop)].T
+        for name, pieces in scores.items():
             pieces.append(seen[name][window - rows.start, :, query, key].cpu().double().numpy().T)
-    return [np.concatenate(pieces, axis=1) for pieces in found.values()]
+    return [np.concatenate(pieces, axis=1) for pieces in scores.values()]
 
 
 def _without_means(values: Float[np.ndarray, " pairs"], keys: Sequence[np.ndarray]) -> Float[np.ndarray, " pairs"]:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import safetensors.torch
@@ -61,14 +62,13 @@ def _opened(folder: Path) -> Opened:
 
 def _lines(graph: Plain) -> bytes:
     """JSON with a line for each constant and each node."""
-    told: list[str] = []
+    dumped, entries = partial(json.dumps, ensure_ascii=False, allow_nan=False), list[str]()
     for key, value in graph.items():
+        text = dumped(value)
         if key in ("constants", "nodes"):
-            rows = ",\n".join("  " + json.dumps(each, ensure_ascii=False, allow_nan=False) for each in value)
-            told.append(f"{json.dumps(key)}: [\n{rows}\n]")
-        else:
-            told.append(f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False, allow_nan=False)}")
-    return ("{\n" + ",\n".join(told) + "\n}\n").encode("utf-8")
+            text = "[\n" + ",\n".join(f"  {dumped(each)}" for each in value) + "\n]"
+        entries.append(f"{dumped(key)}: {text}")
+    return ("{\n" + ",\n".join(entries) + "\n}\n").encode("utf-8")
 
 
 TARGETS: dict[str, Callable[[LoadedRun], Draft]] = {

@@ -1,9 +1,8 @@
 """Files of other libraries, also of the hub: JSON and safetensors. Nothing is executed and nothing unpickled."""
 
 import importlib
-import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.core.files import read_capped, readable, sha256
+from vitral.core.files import json_object, read_capped, readable, sha256
 from vitral.core.language import N_, _
 from vitral.core.machine import require_memory
 from vitral.model import ModelConfig
@@ -52,13 +51,8 @@ def read_json(raw: bytes, path: Path) -> dict[str, Any]:
     Raises:
         UsageError: it is none.
     """
-    try:
-        found = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise UsageError("{path}: cannot be read ({error})", path=path, error=ascii(str(error))[1:-1]) from None
-    if not isinstance(found, dict):
-        raise UsageError("{path}: expected a JSON object", path=path)
-    return found
+    with readable(path):
+        return json_object(raw)
 
 
 def read_file(path: Path, most: int) -> bytes:
@@ -192,17 +186,13 @@ def fetched(source: str, wanted: Sequence[str] = WANTED) -> tuple[Path, dict[str
             "{source}: not a name on the hub; write hf:OWNER/NAME or hf:OWNER/NAME@REVISION", source=source
         )
     hub = needed("huggingface_hub")
-    exact = _asked(source, lambda: hub.model_info(name, revision=revision or None).sha)
-    folder = _asked(source, lambda: hub.snapshot_download(name, revision=exact, allow_patterns=list(wanted)))
-    return Path(folder), {"hub": name, "revision": exact}
-
-
-def _asked(source: str, question: Callable[[], Any]) -> Any:
     try:
-        return question()
+        exact = hub.model_info(name, revision=revision or None).sha
+        folder = hub.snapshot_download(name, revision=exact, allow_patterns=list(wanted))
     except Exception as error:  # of the hub's client, of its HTTP library, of the system
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         kinds = " ".join(kind.__name__ for kind in type(error).__mro__)
         if "Connect" in kinds or "Timeout" in kinds:  # of each of them
             raise UsageError("{source}: the hub cannot be reached ({error})", source=source, error=first) from None
         raise UsageError("{source}: {error}", source=source, error=first) from None
+    return Path(folder), {"hub": name, "revision": exact}

@@ -51,8 +51,8 @@ class Settings:
 
     def take(self, key: str, default: Any = None) -> Any:
         """The value of a key; the default where there is none, or null."""
-        found = self._left.pop(key, None)
-        return default if found is None else found
+        value = self._left.pop(key, None)
+        return default if value is None else value
 
     def add(self, key: str, value: Any) -> None:
         """Another value for a key that has been taken."""
@@ -64,10 +64,10 @@ class Settings:
         Raises:
             UsageError: it is missing, or no such number.
         """
-        found = self.take(key, default)
-        if type(found) is not int or not 1 <= found <= 2**24:
-            raise self.refused(key, found)
-        return found
+        value = self.take(key, default)
+        if type(value) is not int or not 1 <= value <= 2**24:
+            raise self.refused(key, value)
+        return value
 
     def real(self, key: str, default: float) -> float:
         """A positive number.
@@ -75,10 +75,10 @@ class Settings:
         Raises:
             UsageError: it is none.
         """
-        found = self.take(key, default)
-        if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < 1e30:
-            raise self.refused(key, found)
-        return float(found)
+        value = self.take(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e30:
+            raise self.refused(key, value)
+        return float(value)
 
     def truth(self, key: str, default: bool) -> bool:
         """True or false; null is false.
@@ -86,10 +86,10 @@ class Settings:
         Raises:
             UsageError: it is neither, or null where the default is true.
         """
-        found = self._unless_null(key, default)
-        if not isinstance(found, bool):
-            raise self.refused(key, found)
-        return found
+        value = self._unless_null(key, default)
+        if not isinstance(value, bool):
+            raise self.refused(key, value)
+        return value
 
     def choice(self, key: str, known: Mapping[str, Any], default: str) -> Any:
         """What the value of a key is called here.
@@ -97,10 +97,10 @@ class Settings:
         Raises:
             UsageError: the value is not known.
         """
-        found = self.take(key, default)
-        if not isinstance(found, str) or found not in known:
-            raise self.refused(key, found)
-        return known[found]
+        value = self.take(key, default)
+        if not isinstance(value, str) or value not in known:
+            raise self.refused(key, value)
+        return known[value]
 
     def only(self, **values: Any) -> None:
         """Keys that must have these values where they are given.
@@ -109,9 +109,9 @@ class Settings:
             UsageError: one has another.
         """
         for key, value in values.items():
-            found = self._unless_null(key, value)
-            if found != value or isinstance(found, bool) != isinstance(value, bool):
-                raise self.refused(key, found)
+            given = self._unless_null(key, value)
+            if given != value or isinstance(given, bool) != isinstance(value, bool):
+                raise self.refused(key, given)
 
     def _unless_null(self, key: str, default: Any) -> Any:
         """The value of a key; null stands for the default only where the default is as false as null is."""
@@ -125,10 +125,10 @@ class Settings:
         Raises:
             UsageError: it is no table.
         """
-        found = self.take(key, {})
-        if not isinstance(found, Mapping):
-            raise self.refused(key, found)
-        return Settings(found, f"{self.where}: {key}")
+        value = self.take(key, {})
+        if not isinstance(value, Mapping):
+            raise self.refused(key, value)
+        return Settings(value, f"{self.where}: {key}")
 
     def end(self) -> None:
         """Every key has been taken.

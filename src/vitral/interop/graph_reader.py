@@ -83,7 +83,7 @@ class Graph:
         with torch.inference_mode():
             for name, arguments in self.document["nodes"]:
                 values.append(_result(name, [_argument(each, values) for each in arguments], dtype))
-        return {name: values[place] for name, place in self.document["outputs"].items()}
+        return {name: values[index] for name, index in self.document["outputs"].items()}
 
 
 def read_graph(folder: str | Path) -> Graph:

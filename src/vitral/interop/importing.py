@@ -76,7 +76,7 @@ def read_transformers(source: str | Path, *, tokenizer: str | Path | None = None
     Raises:
         UsageError: it cannot be read, or cannot be expressed in Vitral.
     """
-    folder, place = fetched(str(source)) if is_hub(str(source)) else (Path(source), {})
+    folder, hub = fetched(str(source)) if is_hub(str(source)) else (Path(source), {})
     where = str(folder)
     if not os.path.isdir(folder):
         raise UsageError("{where}: not a folder with config.json and model.safetensors, nor hf:OWNER/NAME", where=where)
@@ -96,7 +96,7 @@ def read_transformers(source: str | Path, *, tokenizer: str | Path | None = None
     config = form.config(settings)
     ours = imported(form.rules(config), weights, where)
     files = {CONFIG: sha256(raw), **files}
-    origin = {"form": form.name, "source": str(source), **place, "files": files, "config": said}
+    origin = {"form": form.name, "source": str(source), **hub, "files": files, "config": said}
     return whole(config, ours, vocab_size, origin, tokenizer=tokenizer or folder)
 
 

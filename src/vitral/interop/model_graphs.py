@@ -153,9 +153,9 @@ def lens_graph(model: Transformer) -> Graph:
         return tap("logits", model.unembed(tap("norm", vectors) if model.config.has_final_norm else vectors))
 
     example = torch.zeros(1, model.config.context_length, model.config.d_model)
-    found = _of_sentences(model, read, {LENS: example})
+    graph = _of_sentences(model, read, {LENS: example})
     # A number that the function holds itself may have the same name in the model's graph.
-    return _renamed(found, {name: f"lens.{name}" for name in found[1] if name.startswith("constants.")})
+    return _renamed(graph, {name: f"lens.{name}" for name in graph[1] if name.startswith("constants.")})
 
 
 def _of_sentences(model: Transformer, function: Any, wholes: dict[str, Tensor]) -> Graph:

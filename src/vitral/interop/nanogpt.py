@@ -103,14 +103,14 @@ def _weights(held: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
     Raises:
         UsageError: something is no tensor, of another kind than the weights of a model, or larger than the file.
     """
-    found: dict[str, Tensor] = {}
+    weights: dict[str, Tensor] = {}
     size = path.stat().st_size
     for key, tensor in held["model"].items():
         name = str(key).removeprefix(COMPILED)
         plain = isinstance(tensor, Tensor) and tensor.layout == torch.strided and tensor.dtype in FLOATS
-        if not plain or tensor.device.type != "cpu" or tensor.numel() * tensor.element_size() > size or name in found:
+        if not plain or tensor.device.type != "cpu" or tensor.numel() * tensor.element_size() > size or name in weights:
             raise UsageError("{path}: {name} is no matrix of numbers of this file", path=path, name=name[:80])
         if not name.endswith(MASK):
-            found[name] = tensor
-    require_memory(2 * sum(4 * tensor.numel() for tensor in found.values()), str(path), _("the model"))
-    return {name: as_float(tensor).clone() for name, tensor in found.items()}
+            weights[name] = tensor
+    require_memory(2 * sum(4 * tensor.numel() for tensor in weights.values()), str(path), _("the model"))
+    return {name: as_float(tensor).clone() for name, tensor in weights.items()}

@@ -174,14 +174,15 @@ def prove(
     model.eval()
     with torch.inference_mode():
         prompts = _prompts(model, tokenizer)
-        found = tuple(_compared(model, tokenizer, opened, ids) for ids in prompts)
-        cached = _cached_difference(model, opened, prompts)
-        activations = _activation_differences(model, opened, prompts)
+        compared = tuple(_compared(model, tokenizer, opened, ids) for ids in prompts)
+        sentences = [torch.tensor([ids]) for ids in prompts]
+        cached = _cached_difference(model, opened, sentences)
+        activations = _activation_differences(model, opened, sentences)
     versions = {name: importlib.metadata.version(name) for name in ("vitral", "torch", *drafted.packages)}
-    proof = Proof(drafted.form, drafted.reader, found, {**versions, **opened.versions}, cached, activations)
-    if any(prompt.equal_ids is False for prompt in found):
+    proof = Proof(drafted.form, drafted.reader, compared, {**versions, **opened.versions}, cached, activations)
+    if any(prompt.equal_ids is False for prompt in compared):
         raise UsageError("proof: the tokenizer gives other ids in {reader}; nothing was exported", reader=proof.reader)
-    if any(prompt.equal_decoded is False for prompt in found):
+    if any(prompt.equal_decoded is False for prompt in compared):
         raise UsageError(
             "proof: the tokenizer makes another text in {reader}; nothing was exported", reader=proof.reader
         )
@@ -249,19 +250,18 @@ def _compared(model: Transformer, tokenizer: Tokenizer, opened: Opened, ids: lis
     )
 
 
-def _cached_difference(model: Transformer, opened: Opened, prompts: list[list[int]]) -> float | None:
+def _cached_difference(model: Transformer, opened: Opened, sentences: list[Tensor]) -> float | None:
     if opened.cached is None:
         return None
-    tokens, source = [torch.tensor([ids]) for ids in prompts], source_of(model)
-    return max(_difference(opened.cached(each), model(each, source=source)) for each in tokens)
+    return max(_difference(opened.cached(each), model(each, source=source_of(model))) for each in sentences)
 
 
-def _activation_differences(model: Transformer, opened: Opened, prompts: list[list[int]]) -> dict[str, float]:
+def _activation_differences(model: Transformer, opened: Opened, sentences: list[Tensor]) -> dict[str, float]:
     """The greatest difference of each activation; that of one which has only one side is infinite."""
     greatest: dict[str, float] = {}
     if opened.activations is None:
         return greatest
-    for tokens in (torch.tensor([ids]) for ids in prompts):
+    for tokens in sentences:
         ours, theirs = model.trace(tokens, source=source_of(model)), opened.activations(tokens)
         for name in [*ours, *(name for name in theirs if name not in ours)]:
             both = name in ours and name in theirs
@@ -270,12 +270,12 @@ def _activation_differences(model: Transformer, opened: Opened, prompts: list[li
     return greatest
 
 
-def _difference(found: Tensor, expected: Tensor) -> float:
+def _difference(theirs: Tensor, expected: Tensor) -> float:
     """As a share of the largest number; what is not finite must be the same."""
     finite = expected.isfinite()
-    if found.shape != expected.shape or not torch.equal(found[~finite], expected[~finite]):
+    if theirs.shape != expected.shape or not torch.equal(theirs[~finite], expected[~finite]):
         return math.inf
-    differences, numbers = (found - expected)[finite].abs(), expected[finite].abs()
+    differences, numbers = (theirs - expected)[finite].abs(), expected[finite].abs()
     return float(differences.max() / numbers.max().clamp(min=1e-30)) if numbers.numel() else 0.0
 
 

@@ -1,10 +1,9 @@
 """The tokenizer of an imported model, from what its user has: a file of tokens of any kind, or the training text."""
 
 import base64
-import binascii
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,24 +30,29 @@ _CL100K = (
 _END = "<|endoftext|>"
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """What a file of ranks does not hold.
+class TokenFile(Config):
+    """A tokenizer in TOML: byte pairs by rank, or characters.
 
     Attributes:
-        pattern: the regular expression that cuts a text into words.
+        ranks: a `.tiktoken` file beside this one: a token in base64 and its rank on each line.
+        pattern: the regular expression that cuts a text into words before bytes are joined.
         special_tokens: each special token with its id.
+        characters: all characters, in the order of their ids.
+        pad: whether id 0 is `<PAD>`, and the first character has id 1.
     """
 
-    pattern: str
-    special_tokens: Mapping[str, int] = field(default_factory=dict)
+    ranks: str | None = None
+    pattern: str = ""
+    special_tokens: dict[str, Annotated[int, Field(ge=0, lt=MOST_TOKENS)]] = Field(default_factory=dict)
+    characters: str | None = None
+    pad: bool = False
 
 
-_R50K = Ranks(_GPT2, {_END: 50256})
+_R50K = TokenFile(pattern=_GPT2, special_tokens={_END: 50256})
 _OTHERS = {"<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260, "<|endofprompt|>": 100276}
 KNOWN = {
     **dict.fromkeys(("gpt2", "r50k_base", "p50k_base"), _R50K),
-    "cl100k_base": Ranks(_CL100K, {_END: 100257} | _OTHERS),
+    "cl100k_base": TokenFile(pattern=_CL100K, special_tokens={_END: 100257} | _OTHERS),
 }
 """Of the files that tiktoken itself loads, by their names."""
 _ATOM = re.compile(r"\\[pP]\{\^?\w+\}|\\.|\[(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]|\}\+|[$^]|.", re.DOTALL)
@@ -61,33 +65,31 @@ def read_ranks(raw: bytes, path: Path) -> dict[bytes, int]:
     Raises:
         UsageError: a line is not a token in base64 and a rank, one is there twice, or a byte has no token.
     """
-    found: dict[bytes, int] = {}
+    ranks: dict[bytes, int] = {}
     for number, line in enumerate(raw.splitlines(), 1):
         if not line.strip():
             continue
         try:
             spelled, rank = line.split()
             token, index = base64.b64decode(spelled, validate=True), int(rank)
-        except (ValueError, binascii.Error):
-            raise _bad_line(path, number) from None
-        if not 0 < len(token) <= MOST_BYTES or token in found or not 0 <= index < MOST_RANKS:
-            raise _bad_line(path, number)
-        found[token] = index
-    if len(set(found.values())) < len(found):
+            if not 0 < len(token) <= MOST_BYTES or token in ranks or not 0 <= index < MOST_RANKS:
+                raise ValueError
+        except ValueError:
+            raise UsageError(
+                "{path}: line {number} is not a token in base64 and its rank, each token once",
+                path=path,
+                number=str(number),
+            ) from None
+        ranks[token] = index
+    if len(set(ranks.values())) < len(ranks):
         raise UsageError("{path}: two tokens have the same rank", path=path)
-    missing = next((byte for byte in range(256) if bytes([byte]) not in found), None)
+    missing = next((byte for byte in range(256) if bytes([byte]) not in ranks), None)
     if missing is not None:
         raise UsageError("{path}: the byte {byte} has no token", path=path, byte=missing)
-    return found
+    return ranks
 
 
-def _bad_line(path: Path, number: int) -> UsageError:
-    return UsageError(
-        "{path}: line {number} is not a token in base64 and its rank, each token once", path=path, number=str(number)
-    )
-
-
-def document_of(ranks: Mapping[bytes, int], said: Ranks, where: Path) -> str:
+def document_of(ranks: Mapping[bytes, int], said: TokenFile, where: Path) -> str:
     """The `tokenizer.json` with the same ids.
 
     A word that is a token as a whole is that token; else, of all neighbours that make a token, those of the lowest rank
@@ -125,9 +127,9 @@ def document_of(ranks: Mapping[bytes, int], said: Ranks, where: Path) -> str:
 def _merges(ranks: Mapping[bytes, int]) -> Iterator[tuple[bytes, bytes]]:
     """Every pair of tokens that is a token, by the rank of that token."""
     for token in sorted(ranks, key=lambda one: ranks[one]):
-        for place in range(1, len(token)):
-            if token[:place] in ranks and token[place:] in ranks:
-                yield token[:place], token[place:]
+        for border in range(1, len(token)):
+            if token[:border] in ranks and token[border:] in ranks:
+                yield token[:border], token[border:]
 
 
 def _same_pattern(pattern: str, where: Path) -> str:
@@ -153,24 +155,6 @@ def _same_pattern(pattern: str, where: Path) -> str:
 MOST_TEXT = 1 << 31
 MOST_LISTED = 1 << 26
 PICKLES = (".pkl", ".pt", ".bin")
-
-
-class TokenFile(Config):
-    """A tokenizer in TOML: byte pairs by rank, or characters.
-
-    Attributes:
-        ranks: a `.tiktoken` file beside this one: a token in base64 and its rank on each line.
-        pattern: the regular expression that cuts a text into words before bytes are joined.
-        special_tokens: each special token with its id.
-        characters: all characters, in the order of their ids.
-        pad: whether id 0 is `<PAD>`, and the first character has id 1.
-    """
-
-    ranks: str | None = None
-    pattern: Annotated[str, Field(min_length=1)] | None = None
-    special_tokens: dict[str, Annotated[int, Field(ge=0, lt=MOST_TOKENS)]] = Field(default_factory=dict)
-    characters: str | None = None
-    pad: bool = False
 
 
 def tokenizer_from(
@@ -249,17 +233,16 @@ def _of_toml(path: Path, vocab_size: int) -> tuple[Tokenizer, dict[str, bytes]]:
     said = TokenFile.parse(parse_toml(raw, path), str(path))
     if said.characters is not None and not (said.ranks or said.pattern or said.special_tokens):
         return _of_characters(said.characters, said.pad, vocab_size, path), {path.name: raw}
-    if said.characters is not None or said.ranks is None or said.pattern is None or said.pad:
+    if said.characters is not None or not said.ranks or not said.pattern or said.pad:
         raise UsageError(
             "{path}: needs either ranks (a .tiktoken file), pattern and special_tokens, or characters and pad",
             path=path,
         )
-    ranks = Ranks(said.pattern, said.special_tokens)
-    return _of_ranks(ranks, path.parent / said.ranks, path, {path.name: raw}, vocab_size)
+    return _of_ranks(said, path.parent / said.ranks, path, {path.name: raw}, vocab_size)
 
 
 def _of_ranks(
-    said: Ranks, file: Path, where: Path, files: Mapping[str, bytes], vocab_size: int
+    said: TokenFile, file: Path, where: Path, files: Mapping[str, bytes], vocab_size: int
 ) -> tuple[Tokenizer, dict[str, bytes]]:
     raw = read_file(file, MOST_LISTED)
     document = document_of(read_ranks(raw, file), said, where)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vitral.core.errors import UsageError
-from vitral.core.files import as_json
+from vitral.core.files import as_json, readable
 from vitral.data.alphabet import PAD
 from vitral.data.engines import byte_engine, byte_letters, numbered_merges, read_engine
 from vitral.data.tokenizers import (
@@ -84,10 +84,8 @@ def decoded(raw: bytes, path: Path) -> str:
     Raises:
         UsageError: it is not UTF-8.
     """
-    try:
+    with readable(path):
         return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError("{path}: cannot be read ({error})", path=path, error=error) from None
 
 
 def foreign_tokenizer(document: str, path: Path, vocab_size: int, said: Mapping[str, Any]) -> Tokenizer:

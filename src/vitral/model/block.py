@@ -26,7 +26,7 @@ class Block(nn.Module):
     def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         """Build the sublayers that `config` asks for; blocks differ in their mask only."""
         super().__init__()
-        self.place, self.residual, self.parallel = config.norm, config.residual, bool(config.parallel)
+        self.norm_placement, self.residual, self.parallel = config.norm, config.residual, bool(config.parallel)
         self.attn = build_attention(config, layer)
         self.attn_norm = _norm_of(config) if self.attn is not None else None
         self.recurrence = None if config.recurrence is None else Recurrence(config)
@@ -74,7 +74,7 @@ class Block(nn.Module):
 
     def sublayer(self, name: str, body: Map) -> Sublayer:
         """The sublayer `name` with this body, as the block wires all of them."""
-        return Sublayer(name, getattr(self, f"{name}_norm"), body, self.place, self.residual)
+        return Sublayer(name, getattr(self, f"{name}_norm"), body, self.norm_placement, self.residual)
 
 
 def with_taps(feed_forward: nn.Module, tap: Tap) -> Map:

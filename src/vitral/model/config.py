@@ -51,14 +51,14 @@ class OwnFeedForward(OwnPart):
     built_in = (*ACTIVATIONS, "none")
 
 
-def _place(place: Any) -> Any:
+def _norm_placement(norm: Any) -> Any:
     """The name of a norm is refused where its place is expected."""
-    name = place.get("name") if isinstance(place, dict) else place
+    name = norm.get("name") if isinstance(norm, dict) else norm
     if isinstance(name, str) and (name in OwnNorm.built_in or OwnNorm.names(name)):
         raise ValueError(
             _("norm is the place of the norms (pre, post, none); write norm_type = {name!r} for their kind", name=name)
         )
-    return place
+    return norm
 
 
 def _positions(value: Any) -> Any:
@@ -182,7 +182,7 @@ class ModelConfig(Config):
     # Unset until `_shape_has_its_parts` knows d_model and num_heads; a number afterwards.
     d_head: Annotated[Count, WrapValidator(_none_until_known)] = cast("int", None)
     d_ff: Count | None = None
-    norm: Annotated[Literal["pre", "post", "none"], BeforeValidator(_place)] = "pre"
+    norm: Annotated[Literal["pre", "post", "none"], BeforeValidator(_norm_placement)] = "pre"
     norm_type: Annotated[NormType | InstanceOf[OwnNorm], BeforeValidator(OwnNorm.choose)] = "layernorm"
     norm_epsilon: Annotated[Annotated[float, Field(gt=0, le=1)] | None, _unless(NORM_EPSILON)] = None
     final_norm: bool | None = None
@@ -281,7 +281,7 @@ class ModelConfig(Config):
         return self
 
     @model_validator(mode="after")
-    def _biases_have_a_place(self) -> "ModelConfig":
+    def _bias_table_fits(self) -> "ModelConfig":
         if isinstance(self.bias, BiasConfig) and self.recurrence is not None:
             raise ValueError(_("bias: with an LSTM it is true or false, not a table"))
         return self

@@ -59,16 +59,16 @@ def _called(name: str, function: Any, before: Callable[[Tensor], Tensor] | None)
 
     def edit(value: Tensor) -> Tensor:
         value = value if before is None else before(value)
-        found = function(value, *more)
-        if found is None:
+        returned = function(value, *more)
+        if returned is None:
             return value
-        if not isinstance(found, Tensor) or found.shape != value.shape:
+        if not isinstance(returned, Tensor) or returned.shape != value.shape:
             raise UsageError(
                 "hooked: {name}: the function returned {given}; expected a tensor of the shape {shape}, or None",
                 name=name,
-                given=list(found.shape) if isinstance(found, Tensor) else type(found).__name__,
+                given=list(returned.shape) if isinstance(returned, Tensor) else type(returned).__name__,
                 shape=list(value.shape),
             )
-        return found
+        return returned
 
     return edit

@@ -38,14 +38,14 @@ class Sublayer:
         name: "attn", "recurrence", "cross" or "mlp".
         norm: applied to what is read, or to the sum.
         body: the part itself.
-        place: of the norm; "none": it is not used.
+        norm_placement: where the norm is; "none": it is not used.
         residual: whether the output is added to the stream or replaces it.
     """
 
     name: str
     norm: Map
     body: Map
-    place: str = "pre"
+    norm_placement: str = "pre"
     residual: bool = True
 
     def __call__(
@@ -53,9 +53,9 @@ class Sublayer:
     ) -> Float[Tensor, "... d_model"]:
         """The stream x after this sublayer, which reads `read`, or x; taps: `NAME_norm` (pre) or `NAME_sum` (post)."""
         y = x if read is None else read
-        if self.place == "pre":
+        if self.norm_placement == "pre":
             y = tap(f"{self.name}_norm", self.norm(y))
         y = self.body(y)
         if self.residual:
             y = x + y
-        return self.norm(tap(f"{self.name}_sum", y)) if self.place == "post" else y
+        return self.norm(tap(f"{self.name}_sum", y)) if self.norm_placement == "post" else y

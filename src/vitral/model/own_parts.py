@@ -95,10 +95,10 @@ def _try_vectors(own: OwnPart, module: nn.Module, width: int) -> None:
 def _try_positions(own: OwnPart, positions: Positions, config: ModelConfig) -> None:
     time = min(TIME, config.context_length)
     heads = config.num_heads
-    placed, bias = _ran(own, lambda: positions.embed(0, time)), _ran(own, lambda: positions.bias(time, time))
+    vectors, bias = _ran(own, lambda: positions.embed(0, time)), _ran(own, lambda: positions.bias(time, time))
     x = torch.randn(1, heads, time, config.d_head, generator=torch_stream(0, "own parts"))
     _require(own, _ran(own, lambda: positions.rotate(x, 0)), x.shape)
-    _require(own, placed, (time, config.d_model)) if placed is not None else None
+    _require(own, vectors, (time, config.d_model)) if vectors is not None else None
     _require(own, bias, (heads, time, time)) if bias is not None else None
 
 

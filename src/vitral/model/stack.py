@@ -67,8 +67,8 @@ class Stack(nn.Module):
         """
         time = x.shape[1]
         start = 0 if cache is None else cache.length
-        placed = self.positions.embed(start, time)
-        x = tap("embed", x if placed is None else x + placed.to(x.dtype))
+        vectors = self.positions.embed(start, time)
+        x = tap("embed", x if vectors is None else x + vectors.to(x.dtype))
         if self.embedding_norm is not None:
             x = tap("embed_norm", self.embedding_norm(x))
         x = self.dropout(x)

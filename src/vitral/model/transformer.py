@@ -1,5 +1,6 @@
 """The model: token and position embeddings, blocks around a residual stream, a head over the vocabulary or labels."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from vitral.core.errors import UsageError
 from vitral.core.machine import keep_freed_memory
 from vitral.core.names import BLOCK_STEPS, CROSS, activation_names, names_of, require_known
 from vitral.core.parts import own_parts
-from vitral.core.streams import key
+from vitral.core.streams import key, torch_stream
 from vitral.core.taps import SILENT, InTurn, Recorder, Tap
 from vitral.model.block import has_taps
 from vitral.model.cache import KVCache, Source
@@ -319,3 +320,32 @@ def mean_cross_entropy(
     """`next_token_loss` of the targets from position `first` on, without a check, so that a compiler reads no more."""
     scored = logits[:, first:].to(torch.promote_types(logits.dtype, torch.float32))
     return functional.cross_entropy(scored.flatten(0, 1), targets[:, first:].flatten())
+
+
+TOLERANCE = 1e-2
+"""Largest difference of logits attributed to rounding; a faulty device differs by orders of magnitude more."""
+
+
+def check_device(model: Transformer, device: torch.device) -> float:
+    """Run one small batch on the CPU and on `device`; return the largest difference of the logits.
+
+    Raises:
+        UsageError: the difference exceeds `TOLERANCE` times the size of the logits, or is NaN.
+    """
+    time = min(model.config.context_length, 16)
+    tokens = torch.randint(model.vocab_size, (2, time), generator=torch_stream(0, "self-check"))
+    source = None if model.encoder is None else tokens[:, : model.config.source_length]
+    reference = copy.deepcopy(model).eval().cpu()
+    with torch.inference_mode():
+        expected = reference(tokens, source=source)
+        # The position tables are float64, which some devices lack.
+        there = reference.to(device=device, dtype=expected.dtype)
+        logits = there(tokens.to(device), source=None if source is None else source.to(device)).cpu()
+    difference = float((expected - logits).abs().max())
+    if not difference <= TOLERANCE * max(1.0, float(expected.abs().max())):
+        raise UsageError(
+            "device {device}: logits differ from the CPU's by {difference:.3g}; use --device cpu",
+            device=device,
+            difference=difference,
+        )
+    return difference

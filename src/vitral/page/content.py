@@ -158,7 +158,14 @@ def page_content(
             `about_run`.
     """
     runs = [run] if beside is None else [run, beside]
-    size, steps = _require_room(*runs), film_steps(run)
+    size, steps = sum(map(expected_size, runs)), film_steps(run)
+    if size > MOST_BYTES:
+        raise UsageError(
+            "bundle: the page would have {size:,.0f} MB, more than the {most:,.0f} MB that a browser opens; vitral "
+            "open RUN shows the same page with a server",
+            size=size / 1e6,
+            most=MOST_BYTES / 1e6,
+        )
     size += sum(len(film_steps(each)) * (expected_size(each) - ROOM) / 2 for each in runs)  # a frame is half as large
     if steps and size > MOST_BYTES:
         warn_on_stderr(_("film: the page has no room for its {frames} frames", frames=len(steps)))
@@ -174,19 +181,6 @@ def page_content(
     return PageContent(about | entry, graphs, weights, checks, film if entry else None)
 
 
-def _require_room(*runs: LoadedRun) -> float:
-    """About how many bytes a page of these runs has."""
-    size = sum(map(expected_size, runs))
-    if size > MOST_BYTES:
-        raise UsageError(
-            "bundle: the page would have {size:,.0f} MB, more than the {most:,.0f} MB that a browser opens; vitral "
-            "open RUN shows the same page with a server",
-            size=size / 1e6,
-            most=MOST_BYTES / 1e6,
-        )
-    return size
-
-
 def about_run(run: LoadedRun, name: str, said: str | None = None, *, served: bool = False) -> Plain:
     """The run as plain data: everything but numbers of the model, and what its text gives (`of_text`).
 
@@ -197,20 +191,23 @@ def about_run(run: LoadedRun, name: str, said: str | None = None, *, served: boo
         served: whether a server computes the numbers; it opens runs too that no file can hold.
 
     Raises:
-        UsageError: a server would show a model that continues no text; or an encoder that neither fills gaps nor names
-            labels.
+        UsageError: an encoder that neither fills gaps nor names labels.
     """
     model, tokenizer, task = run.model, run.tokenizer, task_of(run)
     config = model.config
-    if (served and "task" in task) or (config.shape == "encoder" and not task):
+    if config.shape == "encoder" and not task:
         raise UsageError(
-            "{name}: vitral open shows models that continue a text, and this one does not; vitral bundle writes the "
-            "page of a model that fills gaps or names labels",
+            "{name}: a page shows a model that continues a text, fills gaps or names labels; this one does none of it",
             name=name,
         )
     names = [each for each in model.activation_names if not each.startswith("encoder.")]
     opens, closes = (tokenizer.declared.get(marker) for marker in (ANSWER, END))
-    shorter = {} if config.encoder is None else {opens: OPENS, closes: CLOSES}
+    shorter, source = {}, {}
+    if config.encoder is not None:
+        shorter = {opens: OPENS, closes: CLOSES}
+        own = [each for each in model.activation_names if each not in names]
+        source = {"names": own, "context": config.source_length, "layers": config.encoder_layers}
+        source = {"source": source | {"opens": opens, "closes": closes}}
     about = {
         "tokens": [shorter.get(token) or tokenizer.label(token) for token in range(tokenizer.vocab_size)],
         "context": config.context_length,
@@ -228,7 +225,7 @@ def about_run(run: LoadedRun, name: str, said: str | None = None, *, served: boo
         "language": language(),
         "vitral": metadata.version("vitral"),
         **({"served": True} if served else task),
-        **({} if config.encoder is None else {"source": _source(model) | {"opens": opens, "closes": closes}}),
+        **source,
         "name": name,
         "program": "vitral" if os.path.isabs(program()) else program(),  # no page tells where its maker's programs are
         "run": said or name,
@@ -267,13 +264,6 @@ def in_commands(path: Path, *, shared: bool) -> str:
     if whole.is_relative_to(Path.cwd()):
         return whole.relative_to(Path.cwd()).as_posix()
     return whole.name if shared else str(whole)
-
-
-def _source(model: Transformer) -> Plain:
-    """What the page says of the encoder of an encoder-decoder."""
-    config = model.config
-    names = [each for each in model.activation_names if each.startswith("encoder.")]
-    return {"names": names, "context": config.source_length, "layers": config.encoder_layers}
 
 
 def expected_size(run: LoadedRun) -> int:

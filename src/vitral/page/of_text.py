@@ -63,7 +63,8 @@ def of_text(
         corpus: where its text is, if it is no longer where it was.
         ablated: whether to measure what each part is worth; if None, where it costs a few seconds.
         whole: False for what takes little time: passages, chosen without counts, and the recorded losses.
-        with_passages: False for no passage and no count of the text; the page then opens on a neutral sentence.
+        with_passages: False for no passage and no count of the text; the page then opens on a neutral sentence, that of
+            labels on an empty field.
 
     Raises:
         UsageError: `corpus` is not the run's text.
@@ -71,26 +72,17 @@ def of_text(
     dataset, missing = _own_text(run, corpus)
     if dataset is None:
         return _opening(run, None, None) | {"text": {"missing": missing}}
-    if not with_passages:
-        told = _opening(run, None, None) | {"private": True, "text": _described(run, dataset)}
-        return told | _losses(run) | ({} if _has_answers(run) else _measured(run, dataset, ablated))
-    if not whole:
-        return _opening(run, dataset.splits["test"], None) | _losses(run)
-    if _has_answers(run):
-        return _opening(run, dataset.splits["test"], None) | _losses(run) | {"text": _described(run, dataset)}
-    splits, size = dataset.splits, run.tokenizer.vocab_size
+    splits, size, counted = dataset.splits, run.tokenizer.vocab_size, None
     is_text = run.model.vocab_size == size and dataset.answers is None  # the page counts no answers apart
-    is_text &= _masking(run) is None
-    counted = carried_counts(splits["train"], splits["test"], size) if is_text else None
-    found = _opening(run, splits["test"], counted)
-    found["text"] = _described(run, dataset)
-    return found | _losses(run) | _measured(run, dataset, ablated)
-
-
-def _described(run: LoadedRun, dataset: Dataset) -> Plain:
+    if whole and with_passages and is_text and _masking(run) is None:
+        counted = carried_counts(splits["train"], splits["test"], size)
+    found = _opening(run, splits["test"] if with_passages else None, counted) | _losses(run)
+    if not whole:
+        return found
     licence = known_licence(run.sealed.document("corpus"))
     told = dataset.text.model_dump(include={"name", "characters", "sha256"})
-    return told | ({"licence": licence} if licence else {})
+    found |= {"text": told | ({"licence": licence} if licence else {})} | ({} if with_passages else {"private": True})
+    return found | ({} if _has_answers(run) else _measured(run, dataset, ablated))
 
 
 def _own_text(run: LoadedRun, corpus: str | Path | None) -> tuple[Dataset | None, str]:
@@ -114,7 +106,8 @@ def _masking(run: LoadedRun) -> Masking | None:
 
 def _opening(run: LoadedRun, test: Split | None, counted: Any) -> Plain:
     if _has_answers(run):
-        sources, targets = zip(*pairs(run.model, run.tokenizer, test), strict=True)
+        found = pairs(run.model, run.tokenizer, test)
+        sources, targets = [source for source, _ in found], [target for _, target in found]
         return {"passages": sources} if run.model.encoder is None else {"passages": targets, "sources": sources}
     found = passages(run.model, run.tokenizer, test, None if counted is None else counted[1])
     told = [asdict(each) for each in found]

@@ -95,7 +95,10 @@ def passages(
 
 
 def pairs(model: Transformer, tokenizer: Tokenizer, test: Split | None) -> list[tuple[str, str]]:
-    """Sources of the held-out split, each with the first part of its target, or with its label; at least one."""
+    """Sources of the held-out split, each with the first part of its target, or with its label.
+
+    Without any, an encoder-decoder is asked with what it can write; a model of labels with nothing.
+    """
     reads = model.config.source_length or LONGEST
     found = list[tuple[list[int], list[int]]]()
     if test is not None and test.answers is not None:
@@ -105,8 +108,7 @@ def pairs(model: Transformer, tokenizer: Tokenizer, test: Split | None) -> list[
             found.append((tokens[:middle][:reads], tokens[middle + 1 : -1]))
     if model.encoder is not None:
         found.sort(key=lambda each: -min(len(each[1]), LONGEST))
-    if not found:
-        found = [([*writable(model, tokenizer)][:reads], [])]
+        found = found or [([*writable(model, tokenizer)][:reads], [])]
     cut = [(source, target[: min(math.ceil(len(target) * _SHOWN), LONGEST)]) for source, target in found[:HANDFUL]]
     most = model.config.context_length - 1
     return [(tokenizer.decode(source), tokenizer.decode(target[:most])) for source, target in cut]

@@ -7,13 +7,12 @@ A stop highlights one thing, says one thing, and may wait for an act of the read
 import re
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
 from pydantic import AfterValidator, Field
 
 from vitral.core.config import Config, nearest, read_toml
-from vitral.core.graphs import Plain
 from vitral.core.language import _
 
 OWN = Path(__file__).with_name("tour.toml")
@@ -87,11 +86,12 @@ class Tour(Config):
     stops: Annotated[tuple[Stop, ...], Field(strict=False, min_length=1)]
 
 
-Stops = list[Plain] | None
+StopData = dict[str, Any]
+Stops = list[StopData] | None
 """The stops of a tour as plain data; None is Vitral's own tour."""
 
 
-def stops_of(path: Path = OWN) -> list[Plain]:
+def stops_of(path: Path = OWN) -> list[StopData]:
     """The stops of a tour as a page has them (`Stop` in web/src/page/tour.ts).
 
     Raises:

@@ -27,9 +27,9 @@ MARKS = {
 
 def check_sections(report: CheckReport, say: Phrases) -> list[Section]:
     """The verdict and the rows that are not right, as sections of a page."""
-    told = ReportText(report, say)
-    sections: list[Section] = [Callout(told.summary())]
-    if problems := list(told.rows()):
+    text = ReportText(report, say)
+    sections: list[Section] = [Callout(text.summary())]
+    if problems := list(text.rows()):
         columns = tuple(say(f"check.{key}") for key in ("step", "place", "claimed", "expected", "verdict", "guess"))
         lines = tuple(
             (
@@ -42,7 +42,7 @@ def check_sections(report: CheckReport, say: Phrases) -> list[Section]:
             )
             for row in problems
         )
-        sections.append(Table(told.first_wrong(), columns, lines, prose=tuple(range(1, 6))))
+        sections.append(Table(text.first_wrong(), columns, lines, prose=tuple(range(1, 6))))
         sections += [Preformatted("\n".join(row.working for row in problems if row.working))]
     return sections
 
@@ -148,17 +148,17 @@ def sheet_sections(grade: SheetGrade) -> list[Section]:
         )
         for step in grade.steps
     )
-    told: list[Section] = [Table(_("Points of each step"), columns, rows)]
+    sections: list[Section] = [Table(_("Points of each step"), columns, rows)]
     changed = tuple(map(_, grade.edited))
     if changed:
-        told += [
+        sections += [
             Paragraph(_("Given numbers were changed; the sheet is graded with those of the key:")),
             Listing(changed),
         ]
     if grade.unreadable:
-        told += [Paragraph(_("Could not be read:")), Listing(tuple(map(_, grade.unreadable)))]
+        sections += [Paragraph(_("Could not be read:")), Listing(tuple(map(_, grade.unreadable)))]
     if grade.unasked:
         names = ", ".join(grade.unasked[:MOST_NAMES]) + (", …" if len(grade.unasked) > MOST_NAMES else "")
-        told += [Paragraph(_("Not graded, since the key does not ask for it: {names}.", names=names))]
-    told += [Listing(tuple(map(_, grade.notes)))] if grade.notes else []
-    return [*told, *check_sections(grade.report, say)]
+        sections += [Paragraph(_("Not graded, since the key does not ask for it: {names}.", names=names))]
+    sections += [Listing(tuple(map(_, grade.notes)))] if grade.notes else []
+    return [*sections, *check_sections(grade.report, say)]

@@ -103,10 +103,10 @@ class GradedClass(Shown, Tabular):
     @cached_property
     def groups(self) -> tuple[tuple[AnswerKey, ...], ...]:
         """The keys with the same steps together, as where each student has another exercise of one kind."""
-        found: dict[tuple[str, ...], list[AnswerKey]] = {}
+        by_steps: dict[tuple[str, ...], list[AnswerKey]] = {}
         for key in self.keys:
-            found.setdefault(tuple(key.labels.values()), []).append(key)
-        return tuple(map(tuple, found.values()))
+            by_steps.setdefault(tuple(key.labels.values()), []).append(key)
+        return tuple(map(tuple, by_steps.values()))
 
     def alike(self, sheet: GradedSheet) -> list[str]:
         """Other sheets of the same exercise with the same wrong numbers that no slip explains."""
@@ -165,8 +165,8 @@ class GradedClass(Shown, Tabular):
         """The caption."""
         count = len(self.graded)
         titles = "; ".join(key.title for key in self.keys) if len(self.keys) < 3 else ""
-        told = ngettext("{n:,} sheet graded", "{n:,} sheets graded", count, n=count)
-        return f"{told}: {titles}" if titles else told
+        counted = ngettext("{n:,} sheet graded", "{n:,} sheets graded", count, n=count)
+        return f"{counted}: {titles}" if titles else counted
 
     @property
     def summary(self) -> str:
@@ -176,7 +176,7 @@ class GradedClass(Shown, Tabular):
             return _("No sheet could be graded.")
         mean = number(fmean(grade.points for grade in grades), ".1f")
         most = "; ".join(dict.fromkeys(points_text(grade.most) for grade in grades))
-        told = ngettext(
+        counted = ngettext(
             "{n:,} sheet graded, mean {mean} of {most} points.",
             "{n:,} sheets graded, mean {mean} of {most} points.",
             len(grades),
@@ -186,13 +186,13 @@ class GradedClass(Shown, Tabular):
         )
         first = max(self.steps(), key=lambda step: step.first, default=None)
         if first is None or not first.first:
-            return f"{told} {_('No number is wrong in itself.')}"
+            return f"{counted} {_('No number is wrong in itself.')}"
         if [step.first for step in self.steps()].count(first.first) > 1:
-            return told  # several, equally often
+            return counted  # several, equally often
         where = _(
             "The step that goes wrong first most often: {step}, in {n:,} of them.", step=first.step, n=first.first
         )
-        return f"{told} {where}"
+        return f"{counted} {where}"
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -259,8 +259,8 @@ def _columns(columns: Sequence[Column], several: Sequence[object]) -> list[Colum
 
 def _steps(keys: Sequence[AnswerKey], graded: Sequence[GradedSheet]) -> Iterator[StepOfClass]:
     of_keys = [(sheet, sheet.grade) for sheet in graded if sheet.grade is not None and sheet.grade.key in keys]
-    for place, name in enumerate(keys[0].labels.values()):
-        steps = [grade.steps[place] for _sheet, grade in of_keys]
+    for index, name in enumerate(keys[0].labels.values()):
+        steps = [grade.steps[index] for _sheet, grade in of_keys]
         first = [sheet for sheet, grade in of_keys if grade.first_wrong == name]
         slips = Counter(sheet.slip for sheet in first if sheet.slip)
         yield StepOfClass(
@@ -293,8 +293,8 @@ def _record(sheet: GradedSheet) -> dict[str, Any]:
         return plain
     counts = {verdict: sum(step.counts[verdict] for step in sheet.grade.steps) for verdict in Verdict}
     points = {f"points_{step.name}": step.points for step in sheet.grade.steps}
-    told = {name: "; ".join(plain[name]) for name in LISTED}
-    return {**plain, **counts, "blank": counts[Verdict.unknown], **told, **points}
+    listed = {name: "; ".join(plain[name]) for name in LISTED}
+    return {**plain, **counts, "blank": counts[Verdict.unknown], **listed, **points}
 
 
 def _shown(sheet: GradedSheet, alike: Sequence[str]) -> dict[str, Any]:
@@ -302,8 +302,8 @@ def _shown(sheet: GradedSheet, alike: Sequence[str]) -> dict[str, Any]:
         return {"sheet": sheet.name, "points": NONE, "remark": _("cannot be read")}
     grade = sheet.grade
     points = shared_text(grade.points, grade.most)
-    told = {"sheet": sheet.name, "exercise": grade.key.title, "points": points, "sort_points": grade.points}
-    return {**told, "first_wrong": grade.first_wrong, "slip": sheet.slip, "remark": "; ".join(_remarks(grade, alike))}
+    row = {"sheet": sheet.name, "exercise": grade.key.title, "points": points, "sort_points": grade.points}
+    return {**row, "first_wrong": grade.first_wrong, "slip": sheet.slip, "remark": "; ".join(_remarks(grade, alike))}
 
 
 def _remarks(grade: SheetGrade, alike: Sequence[str]) -> Iterator[str]:

@@ -109,8 +109,8 @@ def _workings(table: CellTable) -> dict[str, Any]:
         if working is not None
     }
     stored = {
-        "told": {place: working.mathml for place, working in known.items()},
-        "terms": {place: working.whole for place, working in known.items() if working.whole},
+        "told": {cell: working.mathml for cell, working in known.items()},
+        "terms": {cell: working.whole for cell, working in known.items() if working.whole},
         "heat": bool(table.heat),
         **_readable({"words": table.words, **(table.whole or {})}),
     }

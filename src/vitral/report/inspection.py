@@ -13,7 +13,7 @@ from vitral.report.html import page
 from vitral.report.sections import CellTable, Details, Formula, Heading, Listing, Paragraph, Section
 from vitral.report.tables import Table, decimals
 
-Found = dict[str, Any]
+Inspection = dict[str, Any]
 """What `vitral.inspection.inspect_text` returns, with `run` and `step`."""
 RIGHT = "✓"
 WAYS = (N_("zero"), N_("mean"))
@@ -46,30 +46,30 @@ NORMS = N_(
 )
 
 
-def inspection_page(found: Found) -> str:
+def inspection_page(data: Inspection) -> str:
     """The whole page: ablations, kinds of heads, attention maps, logit lens, residual norms."""
-    sections: list[Section] = [Listing(tuple(map(_, found["notes"])))] if found["notes"] else []
-    changed = edits_table(found)
+    sections: list[Section] = [Listing(tuple(map(_, data["notes"])))] if data["notes"] else []
+    changed = edits_table(data)
     sections += [Heading(_("What the edits change")), changed] if changed is not None else []
-    sections += [*_worth(found), *_attention(found), *_relevance(found), *_lens(found), *_norms(found)]
-    title = _("Inside {run}", run=found["run"].rstrip("/").rpartition("/")[2])
-    return page(title, sections, lead=summary(found), footer=_("Made by Vitral."))
+    sections += [*_worth(data), *_attention(data), *_relevance(data), *_lens(data), *_norms(data)]
+    title = _("Inside {run}", run=data["run"].rstrip("/").rpartition("/")[2])
+    return page(title, sections, lead=summary(data), footer=_("Made by Vitral."))
 
 
-def summary(found: Found) -> str:
+def summary(data: Inspection) -> str:
     """The text, the run, and the loss, in two or three sentences."""
-    count, measured = len(found["tokens"]), found["measured_on"]
+    count, measured = len(data["tokens"]), data["measured_on"]
     read = ngettext(
         "{text!r} ({number} token), run {run}, step {step:,}.",
         "{text!r} ({number} tokens), run {run}, step {step:,}.",
         count,
-        text=found["text"],
+        text=data["text"],
         number=count,
-        run=found["run"],
-        step=found["step"],
+        run=data["run"],
+        step=data["step"],
     )
     parts = [read]
-    if (final := found["lens"]["points"][-1]["loss"]) is not None:
+    if (final := data["lens"]["points"][-1]["loss"]) is not None:
         parts.append(_("Loss on the text: {loss:.3f} nats per token.", loss=final))
     if measured["what"] == "windows":
         windows = _(
@@ -77,30 +77,30 @@ def summary(found: Found) -> str:
             "{loss}).",
             rows=measured["rows"],
             length=measured["length"],
-            loss=_fixed((found["ablation"] or {}).get("loss")),
+            loss=_fixed((data["ablation"] or {}).get("loss")),
         )
         parts.append(windows)
     return " ".join(parts)
 
 
-def tables(found: Found) -> list[Table]:
+def tables(data: Inspection) -> list[Table]:
     """The tables of a terminal and of a notebook; that of a new measure stands before the norms, which are the last."""
-    every = (edits_table(found), sublayer_table(found), head_table(found), relevance_table(found), norm_table(found))
+    every = (edits_table(data), sublayer_table(data), head_table(data), relevance_table(data), norm_table(data))
     return [one for one in every if one is not None]
 
 
-def edits_table(found: Found) -> Table | None:
+def edits_table(data: Inspection) -> Table | None:
     """What the edits change of the prediction at each position; None without edits."""
-    edited = found.get("edited")
+    edited = data.get("edited")
     if edited is None:
         return None
     rows = []
-    for token, target, seen in zip(token_names(found), found["lens"]["targets"], edited["positions"], strict=True):
+    for token, target, seen in zip(token_names(data), data["lens"]["targets"], edited["positions"], strict=True):
         best = (best_token(seen[kind], target) for kind in ("before", "after"))
         losses = (seen["before"]["loss"], seen["after"]["loss"], seen["divergence"])
         rows.append((token, _label(target), *best, *map(_fixed, losses)))
     rows.append((_("mean"), NONE, NONE, NONE, _fixed(edited["loss"]), _fixed(edited["edited_loss"]), NONE))
-    columns = (_("position"), _true(found), _("most probable"), _("edited"), _("loss"), _("edited loss"))
+    columns = (_("position"), _true(data), _("most probable"), _("edited"), _("loss"), _("edited loss"))
     caption = ngettext(
         "What {n} edit changes (loss and Kullback-Leibler divergence in nats)",
         "What {n} edits change (loss and Kullback-Leibler divergence in nats)",
@@ -110,13 +110,13 @@ def edits_table(found: Found) -> Table | None:
     return Table(caption, (*columns, _("divergence")), rows, prose=(1, 2, 3))
 
 
-def _true(found: Found) -> str:
-    return _("true next") if found["objective"] == "next-token" else _("true masked")
+def _true(data: Inspection) -> str:
+    return _("true next") if data["objective"] == "next-token" else _("true masked")
 
 
-def sublayer_table(found: Found) -> Table | None:
+def sublayer_table(data: Inspection) -> Table | None:
     """What each sublayer and each block is worth, a row for each block; None where nothing was ablated."""
-    blocks = (found["ablation"] or {}).get("blocks")
+    blocks = (data["ablation"] or {}).get("blocks")
     shown = {key: _(name) for key, name in SUBLAYERS.items() if blocks and blocks[0].get(key) is not None}
     if not shown:
         return None
@@ -126,9 +126,9 @@ def sublayer_table(found: Found) -> Table | None:
     return Table(_("Loss increase without a sublayer, or both (nats per token)"), columns, rows)
 
 
-def head_table(found: Found) -> Table | None:
+def head_table(data: Inspection) -> Table | None:
     """Kind and worth of every head; None for a model without attention."""
-    kinds, blocks = found["kinds"], (found["ablation"] or {}).get("blocks")
+    kinds, blocks = data["kinds"], (data["ablation"] or {}).get("blocks")
     rows = []
     for layer, heads in enumerate(kinds["layers"]):
         for head, seen in enumerate(heads):
@@ -140,16 +140,16 @@ def head_table(found: Found) -> Table | None:
     return Table(caption, columns, rows, prose=(1,)) if rows else None
 
 
-def relevance_table(found: Found) -> Table | None:
+def relevance_table(data: Inspection) -> Table | None:
     """How well each reading ranks the earlier tokens by their effect; None where it was not measured."""
-    told = found["relevance"]
-    if told is None:
+    relevance = data["relevance"]
+    if relevance is None:
         return None
-    readings = {_("1 / distance"): told["distance"], _("gradient × input"): told["gradient"]}
-    for block, layer in enumerate(told["layers"]):
+    readings = {_("1 / distance"): relevance["distance"], _("gradient × input"): relevance["gradient"]}
+    for block, layer in enumerate(relevance["layers"]):
         readings[_("weight, block {block}", block=block)] = layer["weight"]
         readings[_("rollout to block {block}", block=block)] = layer["rollout"]
-    if (head := told["best_head"]) is not None:
+    if (head := relevance["best_head"]) is not None:
         readings[_("weight, head {place}", place=f"{head['layer']}.{head['head']}")] = head
     rows = [
         (name, *(_interval(one[key]) for key in ("correlation", "given_distance"))) for name, one in readings.items()
@@ -158,15 +158,15 @@ def relevance_table(found: Found) -> Table | None:
     return Table(_("Rank correlation with the effect of replacing an earlier token"), columns, rows)
 
 
-def _interval(found: dict[str, float | None]) -> str:
-    mean, low, high = (_fixed(found[key], 2) for key in ("mean", "low", "high"))
-    return mean if found["low"] is None else _("{mean} ({low} to {high})", mean=mean, low=low, high=high)
+def _interval(data: dict[str, float | None]) -> str:
+    mean, low, high = (_fixed(data[key], 2) for key in ("mean", "low", "high"))
+    return mean if data["low"] is None else _("{mean} ({low} to {high})", mean=mean, low=low, high=high)
 
 
-def norm_table(found: Found) -> Table:
+def norm_table(data: Inspection) -> Table:
     """Mean norms of the stream, and of what was added just before."""
-    added = {_after(point["point"]): point["mean"] for point in found["norms"]["added"]}
-    stream = [(point["point"], point["mean"]) for point in found["norms"]["stream"]]
+    added = {_after(point["point"]): point["mean"] for point in data["norms"]["added"]}
+    stream = [(point["point"], point["mean"]) for point in data["norms"]["stream"]]
     rows = [(point, _fixed(mean), _fixed(added.get(point))) for point, mean in stream]
     columns = (_("point"), _("stream"), _("added by the sublayer"))
     return Table(_("Norms, mean over the positions"), columns, rows)
@@ -190,18 +190,18 @@ def point_label(point: str, mixer: str = "attn") -> str:
     return f"{layer} {mixer if name == 'resid_mid' else 'mlp'}"
 
 
-def mixer(found: Found) -> str:
+def mixer(data: Inspection) -> str:
     """The part of each block that mixes positions, in few characters."""
-    return found["model"].get("recurrence") or "attn"
+    return data["model"].get("recurrence") or "attn"
 
 
-def token_names(found: Found) -> list[str]:
+def token_names(data: Inspection) -> list[str]:
     """The tokens of the text with their positions.
 
     >>> token_names({"tokens": [{"id": 3, "label": "a"}]})
     ['0 a']
     """
-    return [f"{place} {token['label']}" for place, token in enumerate(found["tokens"])]
+    return [f"{position} {token['label']}" for position, token in enumerate(data["tokens"])]
 
 
 def best_token(position: dict[str, Any], target: dict[str, Any] | None) -> str:
@@ -216,33 +216,33 @@ def _label(target: dict[str, Any] | None) -> str:
 
 def _effects(effects: dict[str, dict[str, float | None]]) -> list[str]:
     """The increase of the loss for each of the `WAYS`, with its error."""
-    told = []
+    cells = []
     for increase, error in ((effects[way]["increase"], effects[way]["error"]) for way in WAYS):
         beside = "" if increase is None or error is None else f"\u00a0±\u00a0{number(error, '.3f')}"
-        told.append(decimals(3, sign=True)(increase) + beside)
-    return told
+        cells.append(decimals(3, sign=True)(increase) + beside)
+    return cells
 
 
 def _fixed(value: float | None, digits: int = 3) -> str:
     return decimals(digits)(value)
 
 
-def _worth(found: Found) -> Iterator[Section]:
-    sublayers, heads = sublayer_table(found), head_table(found)
-    errors = f" {_('After ±: the standard error over the windows.')}" * (found["measured_on"]["what"] == "windows")
+def _worth(data: Inspection) -> Iterator[Section]:
+    sublayers, heads = sublayer_table(data), head_table(data)
+    errors = f" {_('After ±: the standard error over the windows.')}" * (data["measured_on"]["what"] == "windows")
     if sublayers is not None:
         yield from (Heading(_("What each part is worth")), Paragraph(_(WORTH) + errors), sublayers)
     if heads is not None:
         kinds = tuple(f"{_(kind)}: {_(meaning)}" for kind, meaning in KINDS.items())
         yield from (Heading(_("Heads")), Paragraph(_(HEADS, share=NAMED_FROM)))
-        yield from (Details(_("The kinds of keys"), (Listing(kinds),)), heads, _shares(found))
+        yield from (Details(_("The kinds of keys"), (Listing(kinds),)), heads, _shares(data))
 
 
-def _shares(found: Found) -> Table:
+def _shares(data: Inspection) -> Table:
     """The share of each kind in each head."""
-    uniform = found["kinds"]["uniform"]
+    uniform = data["kinds"]["uniform"]
     rows = {_("uniform"): uniform}
-    for layer, heads in enumerate(found["kinds"]["layers"]):
+    for layer, heads in enumerate(data["kinds"]["layers"]):
         rows |= {f"{layer}.{head}": seen["share"] for head, seen in enumerate(heads)}
     caption = _(
         "Share of the weight on each kind of key; the first row is a head with equal weights on all visible keys."
@@ -251,42 +251,42 @@ def _shares(found: Found) -> Table:
     return Table(caption, (_("block.head"), *map(_, uniform)), shares)
 
 
-def _attention(found: Found) -> Iterator[Section]:
+def _attention(data: Inspection) -> Iterator[Section]:
     from vitral.report.maps import attention_maps
 
-    labels = [token["label"] for token in found["tokens"]]
-    if found["attention"]:
+    labels = [token["label"] for token in data["tokens"]]
+    if data["attention"]:
         yield from (Heading(_("Attention maps")), Paragraph(_(MAPS)))
-    for layer in found["attention"]:
+    for layer in data["attention"]:
         block, heads = layer["layer"], layer["heads"]
         drawn = attention_maps(heads, labels, title=_("Block {block}", block=block))
         alt = _("Attention weights of the {heads} heads of block {block}, as heat maps.", heads=len(heads), block=block)
         yield ReportFolder().figure(drawn, "", _("Attention weights of block {block}.", block=block), alt)
 
 
-def _relevance(found: Found) -> Iterator[Section]:
-    if (table := relevance_table(found)) is not None:
+def _relevance(data: Inspection) -> Iterator[Section]:
+    if (table := relevance_table(data)) is not None:
         yield from (Heading(_("Is a weight relevance?")), Paragraph(_(RELEVANCE)), table)
 
 
-def _lens(found: Found) -> Iterator[Section]:
+def _lens(data: Inspection) -> Iterator[Section]:
     """The most probable token at each point and position, and the probabilities of a chosen cell."""
-    points, targets = found["lens"]["points"], found["lens"]["targets"]
+    points, targets = data["lens"]["points"], data["lens"]["targets"]
     rows, workings, heat = [], [], []
-    for place, (token, target) in enumerate(zip(token_names(found), targets, strict=True)):
-        seen = [point["positions"][place] for point in points]
+    for position, (token, target) in enumerate(zip(token_names(data), targets, strict=True)):
+        seen = [point["positions"][position] for point in points]
         rows.append((token, *(best_token(one, target) for one in seen), _label(target)))
-        told = zip(points, seen, strict=True)
+        at_points = zip(points, seen, strict=True)
         workings.append(
-            (*(_working(f"{point['point']}", token, one, target, _true(found)) for point, one in told), None)
+            (*(_working(f"{point['point']}", token, one, target, _true(data)) for point, one in at_points), None)
         )
         heat.append((*(one["top"][0]["probability"] or 0.0 for one in seen), 0.0))
-    chosen = (max((place for place, target in enumerate(targets) if target), default=0), len(points) - 1)
+    chosen = (max((position for position, target in enumerate(targets) if target), default=0), len(points) - 1)
     if any(targets):
         rows.append((_("loss (nats per token)"), *(_fixed(point["loss"]) for point in points), ""))
         workings.append((None,) * (len(points) + 1))
         heat.append((0.0,) * (len(points) + 1))
-    columns = (_("position"), *(point_label(point["point"], mixer(found)) for point in points), _true(found))
+    columns = (_("position"), *(point_label(point["point"], mixer(data)) for point in points), _true(data))
     yield from (Heading(_("Logit lens")), Paragraph(_(LENS)))
     yield CellTable(_("Most probable token"), columns, tuple(rows), tuple(workings), chosen, tuple(heat))
 
@@ -313,12 +313,12 @@ def _working(point: str, token: str, position: dict[str, Any], target: dict[str,
     return Formula(str(written), " ".join(lines))
 
 
-def _norms(found: Found) -> Iterator[Section]:
-    yield from (Heading(_("Residual norms")), Paragraph(_(NORMS)), norm_table(found))
-    every = [*found["norms"]["stream"], *found["norms"]["added"]]
+def _norms(data: Inspection) -> Iterator[Section]:
+    yield from (Heading(_("Residual norms")), Paragraph(_(NORMS)), norm_table(data))
+    every = [*data["norms"]["stream"], *data["norms"]["added"]]
     rows = [
-        (token, *(_fixed(point["positions"][place], 2) for point in every))
-        for place, token in enumerate(token_names(found))
+        (token, *(_fixed(point["positions"][position], 2) for point in every))
+        for position, token in enumerate(token_names(data))
     ]
     table = Table(_("Norm by position"), (_("position"), *(point["point"] for point in every)), rows)
     yield Details(_("Norms at every position"), (table,))

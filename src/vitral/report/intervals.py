@@ -45,7 +45,7 @@ class Row:
         high: upper end, or None.
         dots: the value of each seed.
         word: the verdict, one of the keys of `SIGNS`.
-        told: the verdict in the words of the page, written at the right end; empty for none.
+        verdict: the verdict in the words of the page, written at the right end; empty for none.
         clipped: text of a row whose value is off the axis, for example "fails in 6 of 6: 3.264"; such a row has an
             arrow at the edge instead of a point.
     """
@@ -57,7 +57,7 @@ class Row:
     high: float | None = None
     dots: Sequence[float] = ()
     word: str = ""
-    told: str = ""
+    verdict: str = ""
     clipped: str = ""
 
     @property
@@ -73,10 +73,10 @@ class Row:
         def show(value: float) -> str:
             return signed(value, digits) if are_differences else minus(number(value, f".{digits}f"))
 
-        told = f"{show(round(self.estimate, digits) + 0.0)}{unit}"
+        estimate = f"{show(round(self.estimate, digits) + 0.0)}{unit}"
         if limits[0] <= self.estimate <= limits[1] or self.low is None or self.high is None:
-            return told
-        return f"{told} ({_('{low} to {high}', low=show(self.low), high=show(self.high))})"
+            return estimate
+        return f"{estimate} ({_('{low} to {high}', low=show(self.low), high=show(self.high))})"
 
 
 @styled
@@ -121,9 +121,9 @@ def interval_plot(
         axes.axvline(0.0, color=INK, linewidth=1.0, zorder=1.5)
     if margin:
         axes.axvspan(-margin, margin, zorder=0.5, **BAND)
-    for place, row in enumerate(lines):
+    for y, row in enumerate(lines):
         if isinstance(row, Row):
-            _draw(axes, row, place, limits or (-math.inf, math.inf))
+            _draw(axes, row, y, limits or (-math.inf, math.inf))
     axes.set_yticks(
         range(len(lines)), ["" if isinstance(row, str) else textwrap.fill(drawable(row.label), NAME) for row in lines]
     )
@@ -132,14 +132,14 @@ def interval_plot(
     axes.locator_params(axis="x", nbins=6)
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
-    for place, row in enumerate(lines):
+    for y, row in enumerate(lines):
         beside = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": SMALL}
         if isinstance(row, str):
             head = drawable(_("against {arm}", arm=row) if are_differences else row)
-            axes.text(-0.02, place, head, ha="right", fontweight="bold", **beside)
+            axes.text(-0.02, y, head, ha="right", fontweight="bold", **beside)
         else:
-            told = row.beside(axes.get_xlim(), digits, unit, are_differences=are_differences)
-            axes.text(1.03, place, drawable("  ".join(filter(None, (told, row.told)))), **beside)
+            estimate = row.beside(axes.get_xlim(), digits, unit, are_differences=are_differences)
+            axes.text(1.03, y, drawable("  ".join(filter(None, (estimate, row.verdict)))), **beside)
     return figure
 
 
@@ -154,23 +154,23 @@ def _limits(rows: Sequence[Row], margin: float) -> tuple[float, float]:
     return min(low - space, -0.1 * reach), max(high + space, 0.1 * reach)
 
 
-def _draw(axes: Axes, row: Row, place: float, limits: tuple[float, float]) -> None:
+def _draw(axes: Axes, row: Row, y: float, limits: tuple[float, float]) -> None:
     (colour, marker, face), (left, right) = SIGNS.get(row.word, SIGNS["undecided"]), limits
     dots = [dot for dot in row.dots if left <= dot <= right]
-    below = [place + DOTS_BELOW] * len(dots)
+    below = [y + DOTS_BELOW] * len(dots)
     axes.plot(dots, below, linestyle="", marker="o", markersize=3.4, color=colour, alpha=0.55, markeredgewidth=0)
     if row.low is not None and row.high is not None and row.low < right and row.high > left:
         ends = [max(row.low, left), min(row.high, right)]
-        axes.plot(ends, [place, place], color=colour, linewidth=2.0, solid_capstyle="butt", zorder=3)
+        axes.plot(ends, [y, y], color=colour, linewidth=2.0, solid_capstyle="butt", zorder=3)
         for end, mark in zip(ends, ("|" if row.low >= left else "<", "|" if row.high <= right else ">"), strict=True):
-            axes.plot([end], [place], marker=mark, markersize=7, color=colour, markeredgewidth=1.6, zorder=3)
+            axes.plot([end], [y], marker=mark, markersize=7, color=colour, markeredgewidth=1.6, zorder=3)
     if not row.clipped and row.estimate is not None and left <= row.estimate <= right:
         look = {"markersize": 7, "color": colour, "markerfacecolor": face, "markeredgewidth": 1.6, "zorder": 4}
-        axes.plot([row.estimate], [place], marker=marker, **look)
+        axes.plot([row.estimate], [y], marker=marker, **look)
         return
     # An arrow at the edge beyond which the value lies.
     side, edge = ("<", 0.0) if row.estimate is not None and row.estimate < 0 else (">", 1.0)
     share = axes.get_yaxis_transform()
-    axes.plot([edge], [place], marker=side, markersize=9, color=colour, transform=share, clip_on=False, zorder=4)
+    axes.plot([edge], [y], marker=side, markersize=9, color=colour, transform=share, clip_on=False, zorder=4)
     if row.word == "fails":
-        axes.plot([edge - 0.04], [place], marker=marker, markersize=8, color=colour, transform=share, zorder=4)
+        axes.plot([edge - 0.04], [y], marker=marker, markersize=8, color=colour, transform=share, zorder=4)

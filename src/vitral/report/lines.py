@@ -3,9 +3,9 @@
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,6 +16,7 @@ from vitral.core.language import _, number
 from vitral.core.text import minus
 from vitral.report.html import INK, MUTED, PAPER
 from vitral.report.style import SMALL, drawable, look, sheet, styled
+from vitral.studies.figures import Axis, Line, Look
 
 HEIGHT = 4.8
 """Inches of a plot."""
@@ -25,7 +26,6 @@ SETTLED_AFTER = 0.1
 """In a plot of losses, values before this share of a line's steps may lie above the frame."""
 NAME, NAME_SHARE = 24, 0.055
 """Characters of a line of a name beside a plot, and the share of the plot's height that it takes."""
-Look = Literal["marked", "plain", "thin", "hollow", "theory"]
 _LOOKS: Mapping[Look, Mapping[str, Any]] = {
     "marked": {"linewidth": 1.8, "markersize": 6, "zorder": 3},
     "plain": {"linewidth": 2.2, "marker": "", "zorder": 3},
@@ -34,53 +34,6 @@ _LOOKS: Mapping[Look, Mapping[str, Any]] = {
     "theory": {"color": INK, "linewidth": 1.1, "linestyle": (0, (4, 2)), "marker": "", "zorder": 3.5},
 }
 _REFERENCE: Mapping[str, Any] = {"color": MUTED, "linewidth": 0.9, "linestyle": (0, (1, 2)), "zorder": 1.5}
-
-
-@dataclass(frozen=True)
-class Line:
-    """One series of points.
-
-    Attributes:
-        label: its name, written at its last point; empty for none.
-        x: increasing.
-        y: of the same length; a value that is None, not finite, or not positive on a logarithmic axis is omitted.
-        low: lower end of a band, or empty for none.
-        high: upper end of a band, or empty for none.
-        look: "marked", a mark at each point; "plain"; "thin", for noisy data; "hollow": marks that are empty and not
-            joined; "theory", a prediction.
-    """
-
-    label: str
-    x: Sequence[float]
-    y: Sequence[float | None]
-    low: Sequence[float] = ()
-    high: Sequence[float] = ()
-    look: Look = "marked"
-
-    def late(self, settled: float) -> list[float]:
-        """The values from this share of the last x on, with the ends of their bands."""
-        places = [place for place, x in enumerate(self.x) if x >= settled * self.x[-1]]
-        series = (self.y, self.low, self.high)
-        return [value for one in series if one for place in places if (value := one[place]) is not None]
-
-
-@dataclass(frozen=True)
-class Axis:
-    """An axis.
-
-    Attributes:
-        label: the quantity with its unit.
-        log: whether it is logarithmic.
-        ticks: positions of the numbers; chosen automatically if empty.
-    """
-
-    label: str
-    log: bool = False
-    ticks: Sequence[float] = ()
-
-    def shows(self, value: float | None) -> bool:
-        """Whether a value has a place on it."""
-        return value is not None and math.isfinite(value) and (value > 0 or not self.log)
 
 
 def loss_plot(lines: Sequence[Line], *, x_label: str = "", y_label: str = "", **how: Any) -> Figure:
@@ -153,8 +106,8 @@ def _draw(axes: Axes, line: Line, index: int) -> str:
 
 def _frame(axes: Axes, lines: Sequence[Line], references: Sequence[tuple[str, float]]) -> None:
     """The limits of a plot of losses; values outside it are noted above."""
-    everything = [value for line in lines for value in line.late(0.0)]
-    settled = [value for line in lines for value in line.late(0.0 if line.look == "hollow" else SETTLED_AFTER)]
+    everything = [value for line in lines for value in _late(line, 0.0)]
+    settled = [value for line in lines for value in _late(line, 0.0 if line.look == "hollow" else SETTLED_AFTER)]
     settled += [value for _label, value in references]
     low, high = min([*settled, *everything]), max(settled)
     pad = 0.04 * (high - low) or 0.5
@@ -165,18 +118,25 @@ def _frame(axes: Axes, lines: Sequence[Line], references: Sequence[tuple[str, fl
         axes.text(1.0, 1.015, note, transform=axes.transAxes, ha="right", color=MUTED, fontsize=SMALL)
 
 
+def _late(line: Line, settled: float) -> list[float]:
+    """The values from this share of the last x on, with the ends of their bands."""
+    late = [index for index, x in enumerate(line.x) if x >= settled * line.x[-1]]
+    series = (line.y, line.low, line.high)
+    return [value for one in series if one for index in late if (value := one[index]) is not None]
+
+
 def _name(axes: Axes, names: Sequence[tuple[str, float, str, str]]) -> None:
     """Names beside a plot whose limits are final, at their values, each joined to its value by a thin line."""
     edge, scale = axes.get_xlim()[1], axes.transScale + axes.transLimits
     shares = [float(scale.transform((edge, value))[1]) for _label, value, _colour, _weight in names]
     texts = [textwrap.fill(drawable(label), NAME) for label, *_how in names]
-    places = spread(shares, [NAME_SHARE * (1 + text.count("\n")) for text in texts], 0.0, 1.0)
-    for text, share, place, (_label, _value, colour, weight) in zip(texts, shares, places, names, strict=True):
+    heights = spread(shares, [NAME_SHARE * (1 + text.count("\n")) for text in texts], 0.0, 1.0)
+    for text, share, height, (_label, _value, colour, weight) in zip(texts, shares, heights, names, strict=True):
         arrow = {"arrowstyle": "-", "color": colour, "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)}
         axes.annotate(
             text,
             (1.0, share),
-            (1.045, place),
+            (1.045, height),
             xycoords="axes fraction",
             textcoords="axes fraction",
             va="center",
@@ -202,13 +162,16 @@ def left_out(labels: Sequence[str]) -> str:
 
 def _fitting(line: Line, x: Axis, y: Axis) -> Line:
     """The line with only those points that the axes can show."""
-    keep = [
-        place for place, pair in enumerate(zip(line.x, line.y, strict=True)) if x.shows(pair[0]) and y.shows(pair[1])
-    ]
+    pairs = enumerate(zip(line.x, line.y, strict=True))
+    keep = [index for index, pair in pairs if _shows(x, pair[0]) and _shows(y, pair[1])]
     series = {
         name: [values[at] for at in keep] for name in ("x", "y", "low", "high") if (values := getattr(line, name))
     }
     return replace(line, **series)
+
+
+def _shows(axis: Axis, value: float | None) -> bool:
+    return value is not None and math.isfinite(value) and (value > 0 or not axis.log)
 
 
 def _scale(axes: Axes, x: Axis, y: Axis) -> None:
@@ -217,7 +180,7 @@ def _scale(axes: Axes, x: Axis, y: Axis) -> None:
             axes.set(**{f"{which}scale": "log"})
             low, high = ticks.get_view_interval()
             ticks.set_major_locator(LogLocator(subs=(1, 2, 5) if math.log10(high / low) < 2.5 else (1,)))
-            ticks.set_major_formatter(FuncFormatter(lambda value, place: short(value)))
+            ticks.set_major_formatter(FuncFormatter(lambda value, position: short(value)))
             ticks.set_minor_formatter(NullFormatter())
         if axis.ticks:
             ticks.set_ticks(list(axis.ticks), [short(tick) for tick in axis.ticks])

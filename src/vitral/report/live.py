@@ -91,7 +91,11 @@ def live_tables(walkthrough: Walkthrough, digits: int) -> list[Section]:
 
 def _words(table: str, say: Phrases) -> dict[str, str]:
     """The phrases of a table of the catalogue, whose places the script fills."""
-    return {key.partition(".")[2]: say.told(said) for key, said in catalogue().items() if key.startswith(f"{table}.")}
+    return {
+        key.partition(".")[2]: say.translated(phrase)
+        for key, phrase in catalogue().items()
+        if key.startswith(f"{table}.")
+    }
 
 
 def _data(sheet: Sheet, graph: Plain, digits: int, say: Phrases) -> dict[str, Any]:
@@ -162,16 +166,16 @@ def _file(example: Example, blanks: Collection[str]) -> list[str | dict[str, str
         return []
     parts, end = list[str | dict[str, str]](), 0
     cells = [
-        (document.place(claim.path(index)), f"{claim.name}/{place}")
+        (document.tokens.get(claim.path(index)), f"{claim.name}/{number}")
         for claim in example.claims
-        for place, index in enumerate(product(*map(range, claim.values.shape)))
-        if claim.name in blanks and math.isnan(float(claim.values[index]))
+        for number, index in enumerate(product(*map(range, claim.values.shape)))
+        if claim.name in blanks and claim.values[index].isnan()
     ]
-    for place, name in sorted(cells, key=lambda cell: cell[0].column if cell[0] else -1):
-        if place is None:
+    for token, name in sorted(cells, key=lambda cell: cell[0].column if cell[0] else -1):
+        if token is None:
             return []
-        parts += [document.text[end : place.column], {"cell": name}]
-        end = place.end
+        parts += [document.text[end : token.column], {"cell": name}]
+        end = token.end
     return [*parts, document.text[end:]]
 
 

@@ -78,8 +78,8 @@ def _shade(axes: Axes, values: np.ma.MaskedArray, size: float | None) -> None:
     axes.spines[:].set(visible=True, color=GRID)
     for (row, column), value in np.ma.ndenumerate(values) if size else ():
         colour = ON_DARK if value > DARK_CELL else ON_LIGHT
-        told = minus(number(value, ".2f"))
-        axes.text(column, row, told, ha="center", va="center", fontsize=size, color=colour)
+        text = minus(number(value, ".2f"))
+        axes.text(column, row, text, ha="center", va="center", fontsize=size, color=colour)
 
 
 def _short(label: str) -> str:
@@ -99,12 +99,12 @@ def _bar(figure: Figure, plots: Sequence[Axes]) -> None:
 @styled
 def effect_map(cells: Sequence[dict[str, Any]]) -> Figure:
     """Draw the cells of a sweep in signed colours: red above zero, blue below."""
-    places = list(dict.fromkeys(cell["place"] for cell in cells))
-    figure, (axes,) = sheet(1.6 + 0.3 * len(places))
-    values = np.array([cell["effect"] for cell in cells], dtype=float).reshape(len(places), -1)
+    rows = list(dict.fromkeys(cell["place"] for cell in cells))
+    figure, (axes,) = sheet(1.6 + 0.3 * len(rows))
+    values = np.array([cell["effect"] for cell in cells], dtype=float).reshape(len(rows), -1)
     most = abs(values).max()
     drawn = axes.imshow(values, "RdBu_r", aspect="auto", vmin=-most, vmax=most)
-    axes.set_yticks(range(len(places)), places)
+    axes.set_yticks(range(len(rows)), rows)
     axes.set_xticks(range(values.shape[1]), [_short(cell["token"]) for cell in cells[: values.shape[1]]])
     axes.grid(visible=False)
     figure.colorbar(drawn)

@@ -166,8 +166,8 @@ FORECAST = (
 
 def table_of(forecast: Forecast) -> Table:
     """The quantities, in a form to be written."""
-    places = {**vars(forecast), "accelerator": forecast.accelerator.name}
-    title = _("Forecast for {name}: {parameters:,} parameters on {ranks} × {accelerator}", **places)
+    values = {**vars(forecast), "accelerator": forecast.accelerator.name}
+    title = _("Forecast for {name}: {parameters:,} parameters on {ranks} × {accelerator}", **values)
     return Table(title, FORECAST, forecast.records())
 
 
@@ -186,8 +186,8 @@ def forecast_sections(forecast: Forecast) -> list[Section]:
     return [Table(table_of(forecast).caption, columns, rows, prose=(1, 2)), Listing(forecast.notes)]
 
 
-def _range(found: Range | None, spec: str) -> str:
-    return "?" if found is None else _("{low} to {high}", low=number(found[0], spec), high=number(found[1], spec))
+def _range(ends: Range | None, spec: str) -> str:
+    return "?" if ends is None else _("{low} to {high}", low=number(ends[0], spec), high=number(ends[1], spec))
 
 
 def text_of(forecast: Forecast) -> str:

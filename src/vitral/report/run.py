@@ -76,8 +76,8 @@ def sample_sections(run: SealedRun) -> list[Section]:
     records = run.config.corpus.records is not None
     copied = [] if records else [Paragraph(copied_text(list(samples.values())))]
     title = _("Its answers") if records else _("The text it wrote")
-    told = Listing(tuple(WhySample.of(run).lines(program())))
-    return [Heading(title), *shown, *copied, *folded, Heading(_("Why is my sample bad?")), told, Heading(_("Losses"))]
+    why = Listing(tuple(WhySample.of(run).lines(program())))
+    return [Heading(title), *shown, *copied, *folded, Heading(_("Why is my sample bad?")), why, Heading(_("Losses"))]
 
 
 def copied_text(samples: Sequence[Mapping[str, Any]]) -> str:
@@ -111,23 +111,23 @@ def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: Repo
     beside = baselines if is_causal_lm and not problems else None
     drawn = loss_curve(events, beside, unit)
     if not evaluations or baselines is None:
-        told, origin = _("There is no evaluation yet."), run.imported
+        state, origin = _("There is no evaluation yet."), run.imported
         if origin is not None:
             where = {"source": origin.get("source"), "form": origin.get("form")}
-            told = _("Imported from {source} ({form}); it was not trained here.", **where)
+            state = _("Imported from {source} ({form}); it was not trained here.", **where)
         caption = _("Training loss of single steps, with dropout where there is any.")
         figure = [report.figure(drawn, "losses", caption, _("The training loss."))] if drawn is not None else []
-        return [Paragraph(told), *figure]
+        return [Paragraph(state), *figure]
     last, best = evaluations[-1], _best(evaluations)
     rank = rank_among_baselines(best["test_loss"], baselines.orders, problems) if is_causal_lm else ""
     sentence = N_("After {steps:,} steps the test loss is {loss:.3f} {unit}.")
-    found = _(sentence, steps=best["step"], loss=best["test_loss"], unit=f"{unit}, {rank}" if rank else unit)
+    finding = _(sentence, steps=best["step"], loss=best["test_loss"], unit=f"{unit}, {rank}" if rank else unit)
     if best["step"] != last["step"]:
         later = N_("This is the best checkpoint; after all {steps:,} steps the test loss is {loss:.3f} {unit}.")
-        found += " " + _(later, steps=last["step"], loss=last["test_loss"], unit=unit)
+        finding += " " + _(later, steps=last["step"], loss=last["test_loss"], unit=unit)
     notes = [SINGLE_STEPS if events["step"] else MEAN_OF_BATCHES]
     notes += [HOLLOW] * bool(events["early"]) + [GRAY] * (beside is not None)
-    figure = [] if drawn is None else [report.figure(drawn, "losses", " ".join(map(_, notes)), found)]
+    figure = [] if drawn is None else [report.figure(drawn, "losses", " ".join(map(_, notes)), finding)]
     columns = (
         Column("step", N_("step"), whole),
         Column("train_loss", N_("training"), decimals(3)),
@@ -142,7 +142,7 @@ def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: Repo
         rows.append({**event, "train_loss": (logged or [event["train_loss"]])[-1]})
     table = Table(_("Losses in {unit}", unit=unit), columns, rows)
     about_text = on_reading(corpus.get("notes", ())) + [Paragraph(_(one)) for one in problems]
-    return [Callout(found), *about_text, *figure, table]
+    return [Callout(finding), *about_text, *figure, table]
 
 
 SINGLE_STEPS = N_(

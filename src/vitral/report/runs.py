@@ -113,8 +113,10 @@ class RunList(Shown, Tabular, FoundRuns):
     def advice(self) -> tuple[str, ...]:
         """The way to read the losses, and the folders that were not read."""
         groups = {run.test_tokens for run in self.runs if run.test_loss is not None}
-        told = [_("Losses can be compared where text and tokenizer are the same; vitral compare RUN RUN does it.")]
-        return (*(told if len(groups) > 1 else ()), *map(_, self.notes))
+        comparable = [
+            _("Losses can be compared where text and tokenizer are the same; vitral compare RUN RUN does it.")
+        ]
+        return (*(comparable if len(groups) > 1 else ()), *map(_, self.notes))
 
     def write(self, out: Path) -> Path:
         """Write the page, the tables (CSV, Markdown, LaTeX, JSON) and the figures into `out`; return the page's path.
@@ -132,12 +134,12 @@ class RunList(Shown, Tabular, FoundRuns):
     def page(self, report: ReportFolder | None = None) -> str:
         """A page with the table, and the curves of each text and tokenizer, which are added to `report`."""
         report = report or ReportFolder()
-        told: list[Section] = [self.varied_table(), *map(Paragraph, self.advice)]
-        for place, runs in enumerate(grouped(self.runs), start=1):
-            told += curves_section(report, f"curves-{place}", runs)
+        sections: list[Section] = [self.varied_table(), *map(Paragraph, self.advice)]
+        for number, runs in enumerate(grouped(self.runs), start=1):
+            sections += curves_section(report, f"curves-{number}", runs)
         states = [run.state for run in self.runs]
         lead = ", ".join(f"{_(name)}: {states.count(state)}" for state, name in STATES.items() if state in states)
-        return page(self.title, told, lead=lead, footer=_("Made by vitral list runs."))
+        return page(self.title, sections, lead=lead, footer=_("Made by vitral list runs."))
 
     def __str__(self) -> str:
         """The table in aligned lines, with what is to be said of it."""
@@ -157,16 +159,16 @@ def list_runs(folder: str | Path = "runs", *, order: Order = "loss", text: str |
     Raises:
         UsageError: there is no such folder, or no run in it.
     """
-    found = runs_below(Path(folder))
-    runs = [run for run in found.runs if text is None or (run.text and text.casefold() in run.text.casefold())]
+    below = runs_below(Path(folder))
+    runs = [run for run in below.runs if text is None or (run.text and text.casefold() in run.text.casefold())]
     if not runs:
-        known = ", ".join(sorted({run.text for run in found.runs if run.text})) or NONE
+        known = ", ".join(sorted({run.text for run in below.runs if run.text})) or NONE
         raise UsageError(
             "{folder}: no run on a text {text!r}; there are: {known}", folder=folder, text=text, known=known
         )
     orders = {"time": lambda run: -(run.when or 0.0), "name": lambda run: run.name}
     runs = [run for group in grouped(runs) for run in group] if order == "loss" else sorted(runs, key=orders[order])
-    return RunList(Path(folder), tuple(runs), found.notes, order)
+    return RunList(Path(folder), tuple(runs), below.notes, order)
 
 
 def grouped(runs: Sequence[RunSummary]) -> list[list[RunSummary]]:

@@ -42,7 +42,7 @@ OVER_THE_TEXT = N_(
 )
 
 
-def table_of(found: RunComparison) -> Table:
+def table_of(comparison: RunComparison) -> Table:
     """The runs: size, speed, losses."""
     rows = [
         {
@@ -53,155 +53,168 @@ def table_of(found: RunComparison) -> Table:
             if run.summary.objective == "label"
             else getattr(run.loss, "bits_per_character", None),
         }
-        for run in found.runs
+        for run in comparison.runs
     ]
     return runs_table(_("Runs"), SHOWN, rows)
 
 
-def data_of(found: RunComparison) -> Table:
+def data_of(comparison: RunComparison) -> Table:
     """The runs as data, with every number in full precision."""
     beside = {"curve", "sample", "missing", "missing_sample"}
-    return data_table("", [{key: row[key] for key in row if key not in beside} for row in found.records()])
+    return data_table("", [{key: row[key] for key in row if key not in beside} for row in comparison.records()])
 
 
-def varied_table(found: RunComparison) -> Table:
+def varied_table(comparison: RunComparison) -> Table:
     """The same without the columns in which all runs are the same; the caption says these."""
-    return table_of(found).varied(KEPT)
+    return table_of(comparison).varied(KEPT)
 
 
-def relation_data(found: RunComparison) -> Table:
+def relation_data(comparison: RunComparison) -> Table:
     """The possible comparisons, and the differences of losses, as data."""
     keys = ("run", "against", "same_text", "same_test", "same_tokens", "same_task", "batches", "comparable")
     numbers = ("difference", "low", "high", "confidence", "num_blocks", "targets")
     rows = [
         {key: getattr(one, key) for key in keys} | {key: getattr(one.difference, key, None) for key in numbers}
-        for one in found.relations
+        for one in comparison.relations
     ]
     return data_table(_("What may be compared"), rows)
 
 
-def configuration_table(found: RunComparison) -> Table:
+def configuration_table(comparison: RunComparison) -> Table:
     """The keys that differ, with a column for each run."""
 
     def show(value: Any) -> str:
         return as_text(value) if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
-    names = [run.name for run in found.runs]
+    names = [run.name for run in comparison.runs]
     columns = [Column(name, name, show, is_prose=True, is_name=True) for name in names]
     rows = [
-        {"configuration key": key, **dict(zip(names, values, strict=True))} for key, values in found.changed.items()
+        {"configuration key": key, **dict(zip(names, values, strict=True))}
+        for key, values in comparison.changed.items()
     ]
     caption = _("Keys of the configuration that differ")
     return Table(caption, [Column("configuration key", N_("setting")), *columns], rows, is_sortable=True)
 
 
-def comparison_sections(found: RunComparison, report: ReportFolder) -> list[Section]:
+def comparison_sections(comparison: RunComparison, report: ReportFolder) -> list[Section]:
     """The page; figures are added to `report`."""
-    told: list[Section] = [Callout(finding(found)), varied_table(found)]
-    told += [Heading(_("What may be compared")), Listing(tuple(map(relation_text, found.relations))), *_less(found)]
-    if any(one.difference for one in found.relations):
-        told += [Paragraph(_(OVER_THE_TEXT)), *_difference_figures(found, report)]
-    told += [Heading(_("Curves")), *_curve_figures(found, report), Heading(_("Configuration"))]
-    told += [configuration_table(found)]
-    told += _samples(found)
-    told += [Listing(tuple(map(_, found.notes)))] if found.notes else []
-    return told
+    sections: list[Section] = [Callout(finding(comparison)), varied_table(comparison)]
+    sections += [
+        Heading(_("What may be compared")),
+        Listing(tuple(map(relation_text, comparison.relations))),
+        *_less(comparison),
+    ]
+    if any(one.difference for one in comparison.relations):
+        sections += [Paragraph(_(OVER_THE_TEXT)), *_difference_figures(comparison, report)]
+    sections += [Heading(_("Curves")), *_curve_figures(comparison, report), Heading(_("Configuration"))]
+    sections += [configuration_table(comparison)]
+    sections += _samples(comparison)
+    sections += [Listing(tuple(map(_, comparison.notes)))] if comparison.notes else []
+    return sections
 
 
-def comparison_page(found: RunComparison, sections: Sequence[Section]) -> str:
+def comparison_page(comparison: RunComparison, sections: Sequence[Section]) -> str:
     """A page of these sections."""
-    return page(_title(found), sections, footer=_(FOOTER))
+    return page(_title(comparison), sections, footer=_(FOOTER))
 
 
-def _title(found: RunComparison) -> str:
+def _title(comparison: RunComparison) -> str:
     """Of the page."""
-    return _("{runs} side by side", runs=", ".join(run.name for run in found.runs))
+    return _("{runs} side by side", runs=", ".join(run.name for run in comparison.runs))
 
 
-def finding(found: RunComparison) -> str:
+def finding(comparison: RunComparison) -> str:
     """The main result: of two runs their relation, of more which is best on each text."""
-    if len(found.relations) == 1:
-        return relation_text(found.relations[0])
-    groups = ([run for run in runs if run.loss] for runs in _groups(found))
+    if len(comparison.relations) == 1:
+        return relation_text(comparison.relations[0])
+    groups = ([run for run in runs if run.loss] for runs in _groups(comparison))
     return " ".join(_best(runs) for runs in groups if runs) or _("No loss was measured.")
 
 
-def write_of(found: RunComparison, out: Path) -> Path:
+def write_of(comparison: RunComparison, out: Path) -> Path:
     """Write page, tables and figures (SVG, PNG, PDF) into the folder `out`; return the page's path.
 
     Raises:
         StorageError: writing to disk failed.
     """
     report = ReportFolder(out, figures="figures")
-    sections = comparison_sections(found, report)
-    report.add(PAGE, comparison_page(found, sections))
-    report.add("comparison.md", markdown(_title(found), sections, footer=_(FOOTER)))
-    report.add_json("comparison.json", found.plain())
-    report.add_table("runs", table_of(found), data_of(found))
-    report.add_table("relations", relation_data(found))
-    report.add_table("configuration", configuration_table(found))
+    sections = comparison_sections(comparison, report)
+    report.add(PAGE, comparison_page(comparison, sections))
+    report.add("comparison.md", markdown(_title(comparison), sections, footer=_(FOOTER)))
+    report.add_json("comparison.json", comparison.plain())
+    report.add_table("runs", table_of(comparison), data_of(comparison))
+    report.add_table("relations", relation_data(comparison))
+    report.add_table("configuration", configuration_table(comparison))
     report.write(listed=False)  # the folder is the user's own
     return out / PAGE
 
 
-def text_of(found: RunComparison) -> str:
+def text_of(comparison: RunComparison) -> str:
     """The tables in aligned lines, and the sentences."""
-    told: list[Section] = [varied_table(found), Listing(tuple(map(relation_text, found.relations))), *_less(found)]
-    told += [configuration_table(found)] if found.changed else []
-    told += [Paragraph(_(OVER_THE_TEXT))] if any(one.difference for one in found.relations) else []
-    return plain_text(_title(found), [*told, *_samples(found), Listing(tuple(map(_, found.notes)))])
+    sections: list[Section] = [
+        varied_table(comparison),
+        Listing(tuple(map(relation_text, comparison.relations))),
+        *_less(comparison),
+    ]
+    sections += [configuration_table(comparison)] if comparison.changed else []
+    sections += [Paragraph(_(OVER_THE_TEXT))] if any(one.difference for one in comparison.relations) else []
+    return plain_text(_title(comparison), [*sections, *_samples(comparison), Listing(tuple(map(_, comparison.notes)))])
 
 
-def page_of(found: RunComparison) -> str:
+def page_of(comparison: RunComparison) -> str:
     """The page, with its figures in it."""
-    return comparison_page(found, comparison_sections(found, ReportFolder()))
+    return comparison_page(comparison, comparison_sections(comparison, ReportFolder()))
 
 
-def _less(found: RunComparison) -> list[Section]:
+def _less(comparison: RunComparison) -> list[Section]:
     """Which run was trained least, where that is less than another; of runs whose whole training is known."""
-    identities = [run.sealed.identity for run in found.runs]
+    identities = [run.sealed.identity for run in comparison.runs]
     if any(one.parent for one in identities) or len({one.documents["tokenizer.json"] for one in identities}) > 1:
         return []
-    trained = [(run.checkpoint * run.tokens_per_step, run.name) for run in found.runs]
+    trained = [(run.checkpoint * run.tokens_per_step, run.name) for run in comparison.runs]
     (least, run), (most, other) = min(trained), max(trained)
-    told = N_("{run} was trained less: on {least:,} tokens, {other} on {most:,}. A difference may be one of training.")
+    sentence = N_(
+        "{run} was trained less: on {least:,} tokens, {other} on {most:,}. A difference may be one of training."
+    )
     is_less = 0 < least < LESS * most  # an imported model has 0
-    return [Paragraph(_(told, run=run, other=other, least=least, most=most))] * is_less
+    return [Paragraph(_(sentence, run=run, other=other, least=least, most=most))] * is_less
 
 
-def _samples(found: RunComparison) -> list[Section]:
-    written = [Preformatted(run.sample, run.name) for run in found.runs if run.sample is not None]
-    lacking: list[Section] = [Listing(lines)] if (lines := lacking_samples(found)) else []
+def _samples(comparison: RunComparison) -> list[Section]:
+    written = [Preformatted(run.sample, run.name) for run in comparison.runs if run.sample is not None]
+    lacking: list[Section] = [Listing(lines)] if (lines := lacking_samples(comparison)) else []
     if not written:
         return [Heading(_("Samples")), *lacking] if lacking else []
-    answering = {run.sealed.config.corpus.records is not None for run in found.runs}
+    answering = {run.sealed.config.corpus.records is not None for run in comparison.runs}
     of_texts = _(
         "Each run continues the same prompt with the same seed ({seed}), at temperature {temperature}: the first "
         "sample, not the best of several.",
-        seed=found.seed,
+        seed=comparison.seed,
         temperature=TEMPERATURE,
     )
     of_records = _("A run of records answers the first questions of its test split, at temperature 0.")
     how = " ".join([of_texts] * (False in answering) + [of_records] * (True in answering))
-    prompt = [Preformatted(found.prompt, _("prompt"))] if found.prompt else []
+    prompt = [Preformatted(comparison.prompt, _("prompt"))] if comparison.prompt else []
     return [Heading(_("Samples")), Paragraph(how), *prompt, Columns(tuple(written)), *lacking]
 
 
-def lacking_samples(found: RunComparison) -> tuple[str, ...]:
+def lacking_samples(comparison: RunComparison) -> tuple[str, ...]:
     """A line for each run without a sample, with the reason."""
     return tuple(
         _("{run}: no sample ({reason}).", run=run.name, reason=_(run.why_no_sample))
-        for run in found.runs
+        for run in comparison.runs
         if run.why_no_sample
     )
 
 
-def _difference_figures(found: RunComparison, report: ReportFolder) -> list[Section]:
+def _difference_figures(comparison: RunComparison, report: ReportFolder) -> list[Section]:
     from vitral.report.intervals import Row, interval_plot  # matplotlib is slow to import, and tables need none
 
-    told: list[Section] = []
+    figures: list[Section] = []
     for unit, name in ((NATS, "differences-nats"), (BITS, "differences-bits")):
-        shown = [(one, one.difference) for one in found.relations if one.difference and one.difference.unit == unit]
+        shown = [
+            (one, one.difference) for one in comparison.relations if one.difference and one.difference.unit == unit
+        ]
         if not shown:
             continue
         rows = [
@@ -215,15 +228,15 @@ def _difference_figures(found: RunComparison, report: ReportFolder) -> list[Sect
             "interval. Left of zero: the run predicts better."
         )
         alt = relation_text(max(shown, key=lambda pair: abs(pair[1].difference))[0])
-        told.append(report.figure(drawn, name, caption, alt))
-    return told
+        figures.append(report.figure(drawn, name, caption, alt))
+    return figures
 
 
-def _curve_figures(found: RunComparison, report: ReportFolder) -> list[Section]:
+def _curve_figures(comparison: RunComparison, report: ReportFolder) -> list[Section]:
     """The test losses of runs on one text, by steps, tokens and seconds as far as these say different things."""
-    told: list[Section] = []
-    groups = _groups(found)
-    for place, group in enumerate(groups, start=1):
+    figures: list[Section] = []
+    groups = _groups(comparison)
+    for position, group in enumerate(groups, start=1):
         drawn = [run for run in group if any(math.isfinite(test) for *_, test in run.summary.curve)]
         same_tokens = len({run.summary.test_tokens for run in drawn}) == 1
         if not same_tokens:  # their bits per character follow from a loss
@@ -234,9 +247,11 @@ def _curve_figures(found: RunComparison, report: ReportFolder) -> list[Section]:
         axes |= {"tokens": _("tokens trained on")} if len({run.tokens_per_step for run in drawn}) > 1 else {}
         axes |= {"seconds": _("seconds of training steps")} if all(map(_speed, drawn)) else {}
         for axis, label in axes.items():
-            name = f"curves-by-{axis}" + (f"-{place}" if len(groups) > 1 else "")
-            told.append(_curves(drawn, name, axis, label, report, same_tokens=same_tokens))
-    return told or [Paragraph(_("No curves: there is no evaluation, or the tokens differ and no loss was measured."))]
+            name = f"curves-by-{axis}" + (f"-{position}" if len(groups) > 1 else "")
+            figures.append(_curves(drawn, name, axis, label, report, same_tokens=same_tokens))
+    return figures or [
+        Paragraph(_("No curves: there is no evaluation, or the tokens differ and no loss was measured."))
+    ]
 
 
 def _curves(
@@ -265,10 +280,10 @@ def _speed(run: ComparedRun) -> float | None:
     return run.tokens_per_second and run.tokens_per_step / run.tokens_per_second
 
 
-def _groups(found: RunComparison) -> list[list[ComparedRun]]:
+def _groups(comparison: RunComparison) -> list[list[ComparedRun]]:
     """Runs that can be drawn in one figure."""
     groups: dict[Any, list[ComparedRun]] = {}
-    for run in found.runs:
+    for run in comparison.runs:
         groups.setdefault((run.summary.test_text or run.name, run.summary.objective), []).append(run)
     return list(groups.values())
 
@@ -278,17 +293,17 @@ def _best(runs: Sequence[ComparedRun]) -> str:
     same_tokens = len({run.summary.test_tokens for run in runs}) == 1
     losses = [(loss.loss if same_tokens else loss.bits_per_character, run) for run in runs if (loss := run.loss)]
     lowest, best = min(losses, key=lambda pair: pair[0])
-    places = {"text": best.summary.text, "run": best.name, "count": len(losses), "loss": lowest}
+    values = {"text": best.summary.text, "run": best.name, "count": len(losses), "loss": lowest}
     if not same_tokens and not all(run.is_whole for run in runs):
         return _(
             "On the text {text} no run is ranked first: of its long test split only parts were measured, which are "
             "other parts in other tokens.",
-            **places,
+            **values,
         )
-    places["unit"] = _(UNITS[NATS if same_tokens else BITS])
+    values["unit"] = _(UNITS[NATS if same_tokens else BITS])
     if len(losses) == 1:
-        return _("On the text {text} there is one run, {run}: {loss:.3f} {unit}.", **places)
-    return _("On the text {text}, {run} has the lowest test loss of {count:,} runs: {loss:.3f} {unit}.", **places)
+        return _("On the text {text} there is one run, {run}: {loss:.3f} {unit}.", **values)
+    return _("On the text {text}, {run} has the lowest test loss of {count:,} runs: {loss:.3f} {unit}.", **values)
 
 
 def relation_text(relation: Relation) -> str:
@@ -322,28 +337,28 @@ def _allowed(relation: Relation) -> str:
 
 
 def _difference_text(relation: Relation) -> str:
-    found = relation.difference
-    if found is None:
+    difference = relation.difference
+    if difference is None:
         return _("No difference: {reason}.", reason=_(relation.why)) if relation.why else ""
-    places: dict[str, Any] = {"run": relation.run, "against": relation.against, "unit": _(UNITS[found.unit])}
-    size = signed(found.difference, 4)
-    if found.low is None or found.high is None:
-        return _("{run} minus {against}: {size} {unit}.", **places, size=size)
-    places["blocks"] = len(found.blocks)
-    if not found.excludes_zero:
-        interval = _("{low} to {high}", low=signed(found.low, 4), high=signed(found.high, 4))
+    values: dict[str, Any] = {"run": relation.run, "against": relation.against, "unit": _(UNITS[difference.unit])}
+    size = signed(difference.difference, 4)
+    if difference.low is None or difference.high is None:
+        return _("{run} minus {against}: {size} {unit}.", **values, size=size)
+    values["blocks"] = len(difference.blocks)
+    if not difference.excludes_zero:
+        interval = _("{low} to {high}", low=signed(difference.low, 4), high=signed(difference.high, 4))
         return _(
             "No difference is shown: {size} {unit} (interval over {blocks} blocks {interval}).",
-            **places,
+            **values,
             size=size,
             interval=interval,
         )
-    told = N_(
+    sentence = N_(
         "{run} predicts this text {verdict} than {against}, by {size} {unit} (interval of the difference over {blocks} "
         "blocks {interval})."
     )
-    verdict = _(N_("worse") if found.difference > 0 else N_("better"))
-    least, most = sorted((abs(found.low), abs(found.high)))
+    verdict = _(N_("worse") if difference.difference > 0 else N_("better"))
+    least, most = sorted((abs(difference.low), abs(difference.high)))
     interval = _("{low} to {high}", low=number(least, ".4f"), high=number(most, ".4f"))
-    size = number(abs(found.difference), ".4f")
-    return _(told, **places, size=size, interval=interval, verdict=verdict)
+    size = number(abs(difference.difference), ".4f")
+    return _(sentence, **values, size=size, interval=interval, verdict=verdict)

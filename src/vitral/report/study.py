@@ -214,13 +214,13 @@ def write_report(result: StudyResult, *, command: str = "") -> StudyPage:
         UsageError: a run's last checkpoint cannot be loaded for its sample.
     """
     with in_language("en"):
-        told = result.told
-        losses, views = loss_claims(told), probe_views(told)
+        english = result.translated
+        losses, views = loss_claims(english), probe_views(english)
         families = _families(losses, views)
-        data = results(told, families, headline(losses, _listed(views)), {view.name: view.view for view in views})
+        data = results(english, families, headline(losses, _listed(views)), {view.name: view.view for view in views})
         rows = [claim_row(claim) for claim in _claims(families)]
         verdict = tuple(one.text for one in (*losses.all, *_listed(views)))
-    result = result.told
+    result = result.translated
     losses, views = loss_claims(result), probe_views(result)
     report = ReportFolder(result.folder / REPORT, figures=FIGURES)
     sections = study_sections(result, losses, report, command=command, views=views)
@@ -275,7 +275,7 @@ def study_sections(
     Raises:
         UsageError: a run's last checkpoint cannot be loaded for its sample.
     """
-    result = result.told
+    result = result.translated
     return [
         *_question(result),
         *_verdict(losses, views),
@@ -295,8 +295,8 @@ def study_sections(
 
 def _question(result: StudyResult) -> list[Section]:
     study = result.study
-    told = ((_("Sources"), study.source), (_("Theory"), study.claim), (_("Design"), study.design))
-    paragraphs = [Paragraph(f"{who}: {text}") for who, text in told if text]
+    texts = ((_("Sources"), study.source), (_("Theory"), study.claim), (_("Design"), study.design))
+    paragraphs = [Paragraph(f"{who}: {text}") for who, text in texts if text]
     return [Heading(_("The question")), *paragraphs] if paragraphs else []
 
 

@@ -14,7 +14,7 @@ from vitral.evaluation.intervals import Interval, mean_interval
 from vitral.report.sections import Heading, Paragraph, Section
 from vitral.report.tables import Column, Table, as_text, data_table, decimals, whole
 from vitral.studies.claims import Check, Claim, Judged, Quantity
-from vitral.studies.losses import LossClaims, baseline_arm, difference_text, mean_loss, told_title
+from vitral.studies.losses import LossClaims, baseline_arm, difference_text, mean_loss, title_with_failures
 from vitral.studies.probe import ArmMeasures, Arms, Means, View
 from vitral.studies.results import ArmResult, RunResult, StudyResult
 from vitral.studies.tuning import Tuned
@@ -198,17 +198,17 @@ def claims_table(caption: str, keys: Sequence[str], claims: Sequence[Claim]) -> 
 
 
 def _claim(claim: Claim) -> dict[str, Any]:
-    told = _("no verdict: {why}", why=claim.why) if claim.why else claim.words
+    verdict = _("no verdict: {why}", why=claim.why) if claim.why else claim.words
     if claim.verdict == "fails" and claim.failures is not None:
-        told = _("fails in {failed} of {n} seeds", failed=claim.failures.failed, n=claim.failures.seeds)
+        verdict = _("fails in {failed} of {n} seeds", failed=claim.failures.failed, n=claim.failures.seeds)
     if claim.unseen:
-        told = f"{told}; {claim.unseen}"
+        verdict = f"{verdict}; {claim.unseen}"
     if claim.comparison.untuned:
-        told = _("{verdict}; untuned: {arms}", verdict=told, arms=", ".join(claim.comparison.untuned))
+        verdict = _("{verdict}; untuned: {arms}", verdict=verdict, arms=", ".join(claim.comparison.untuned))
     change = difference_text(claim)
     if claim.failures is not None and claim.seeds:
         change = f"{change} ({claim.trained})"
-    return claim_row(claim) | {"change": change, "p": None if claim.unseen else claim.p, "told": told}
+    return claim_row(claim) | {"change": change, "p": None if claim.unseen else claim.p, "told": verdict}
 
 
 def contrasts_section(losses: LossClaims) -> list[Table]:
@@ -234,7 +234,9 @@ def arms_table(result: StudyResult) -> Table:
         mean = mean_loss(result, arm)
         seconds = number(sum(run.seconds for run in arm.runs) / max(1, len(arm.runs)), ".0f")
         losses = NONE if mean is None else nats(mean.mean), _interval(mean)
-        rows.append((told_title(result, arm), number(arm.num_parameters, ","), big(arm.flops), seconds, *losses))
+        rows.append(
+            (title_with_failures(result, arm), number(arm.num_parameters, ","), big(arm.flops), seconds, *losses)
+        )
     columns = (_("arm"), _("parameters"), _("training FLOPs"), _("seconds"), _("test loss"), _("95% interval"))
     caption = ngettext(
         "Means over {n} seed; losses in {unit}, seconds of training for each run.",
@@ -244,8 +246,8 @@ def arms_table(result: StudyResult) -> Table:
         unit=_(result.study.unit),
     )
     if names := [arm.arm.title for arm in result.arms if not arm.arm.compared]:
-        told = _("Not compared here, because of another task or judged below: {arms}.", arms=", ".join(names))
-        caption += f" {told}"
+        not_compared = _("Not compared here, because of another task or judged below: {arms}.", arms=", ".join(names))
+        caption += f" {not_compared}"
     return Table(caption, columns, rows)
 
 

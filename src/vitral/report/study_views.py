@@ -2,19 +2,19 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from vitral.core.language import N_, _, number
 from vitral.core.text import minus, nats, signed
 from vitral.report.folder import ReportFolder
 from vitral.report.intervals import Row, interval_plot
-from vitral.report.lines import MOST_LINES, Axis, Line, left_out, line_plot, loss_plot
+from vitral.report.lines import MOST_LINES, Line, left_out, line_plot, loss_plot
 from vitral.report.sections import Columns, Details, Heading, Listing, Paragraph, Preformatted, Section
 from vitral.report.study_tables import claims_table, levels, means, view_tables
 from vitral.studies.claims import Claim, Judged, Note, Plain
 from vitral.studies.judging import judge
-from vitral.studies.losses import LossClaims, failed_seeds, told_title, trained_losses
+from vitral.studies.losses import LossClaims, failed_seeds, title_with_failures, trained_losses
 from vitral.studies.probe import ArmMeasures, Dots, Lines, View
 from vitral.studies.probes import probe_named
 from vitral.studies.resolution import is_causal_lm
@@ -53,24 +53,24 @@ def difference_figure(result: StudyResult, losses: LossClaims, report: ReportFol
         unit="%",
     )
     known = {one.comparison.subject: one.percent for one in claims if one.percent is not None}
-    alt = extremes_told(title, known, lambda percent: f"{signed(percent, 1)}%") if known else title
+    alt = extremes_text(title, known, lambda percent: f"{signed(percent, 1)}%") if known else title
     return [report.figure(figure, "differences", _(FOREST, margin=number(margin, ".3g")), alt)]
 
 
 def _row(claim: Claim) -> Row:
     one, reference = claim.comparison, claim.reference
-    found = claim.failures
-    if found is not None and (claim.verdict == "fails" or not claim.seeds):
-        told = _("{failed} of {n} seeds", failed=found.failed, n=found.seeds)
+    failures = claim.failures
+    if failures is not None and (claim.verdict == "fails" or not claim.seeds):
+        text = _("{failed} of {n} seeds", failed=failures.failed, n=failures.seeds)
         if claim.seeds:
-            told += f"; {claim.trained}: {signed(claim.percent or 0.0, 1)}%"
-        return Row(one.subject, one.against, word=claim.verdict, told=_(claim.verdict), clipped=told)
+            text += f"; {claim.trained}: {signed(claim.percent or 0.0, 1)}%"
+        return Row(one.subject, one.against, word=claim.verdict, verdict=_(claim.verdict), clipped=text)
     low, high = ((None if end is None else 100 * end / reference) for end in (claim.low, claim.high))
     dots = [100 * (one.values[seed] / one.others[seed] - 1) for seed in sorted(one.values) if seed in one.others]
     word = "undecided" if claim.why else claim.verdict
-    told = _("no verdict") if claim.why else _(claim.verdict)
-    told = "; ".join(filter(None, (told, claim.trained)))
-    return Row(one.subject, one.against, claim.percent, low, high, dots, word, told)
+    text = _("no verdict") if claim.why else _(claim.verdict)
+    text = "; ".join(filter(None, (text, claim.trained)))
+    return Row(one.subject, one.against, claim.percent, low, high, dots, word, text)
 
 
 def curve_figure(result: StudyResult, report: ReportFolder) -> list[Section]:
@@ -88,7 +88,7 @@ def curve_figure(result: StudyResult, report: ReportFolder) -> list[Section]:
         title=title,
         y_label=_("test loss ({unit})", unit=unit) if often else _("training loss ({unit})", unit=unit),
     )
-    alt = extremes_told(title, {line.label: line.y[-1] or 0.0 for line in lines}, nats)
+    alt = extremes_text(title, {line.label: line.y[-1] or 0.0 for line in lines}, nats)
     caption = _(TESTED if often else TRAINED) + left_out([line.label for line in lines])
     return [report.figure(figure, "curves", caption, alt)]
 
@@ -103,7 +103,11 @@ def _line(result: StudyResult, arm: ArmResult, *, often: bool) -> Line:
     steps = sorted(set[int]().union(*curves).intersection(*curves))
     losses = [[curve[step] for curve in curves] for step in steps]
     return Line(
-        told_title(result, arm), steps, list(map(fmean, losses)), list(map(min, losses)), list(map(max, losses))
+        title_with_failures(result, arm),
+        steps,
+        list(map(fmean, losses)),
+        list(map(min, losses)),
+        list(map(max, losses)),
     )
 
 
@@ -149,19 +153,23 @@ def probe_views(result: StudyResult) -> tuple[JudgedView, ...]:
     """One judged view for each probe of the study, in the design's order, from the measured data alone."""
     views = []
     for name in result.study.probes:
-        probe, found = probe_named(name), result.measured.get(name)
-        if probe.of_runs and found:
-            found = [_measured(result, arm, found[arm.arm.name]) for arm in result.arms if found.get(arm.arm.name)]
-        view = probe.view(result, found) if found else View()
+        probe, measured = probe_named(name), result.measured.get(name)
+        if probe.of_runs and measured:
+            measured = [
+                _measured(result, arm, measured[arm.arm.name]) for arm in result.arms if measured.get(arm.arm.name)
+            ]
+        view = probe.view(result, measured) if measured else View()
         views.append(JudgedView(view, judge(view.comparisons), name, _(probe.title)))
     return tuple(views)
 
 
-def _measured(result: StudyResult, arm: ArmResult, found: Mapping[int, Plain]) -> ArmMeasures:
+def _measured(result: StudyResult, arm: ArmResult, measured: Mapping[int, Plain]) -> ArmMeasures:
     """The measures of an arm without those of runs that failed; all, and named so, where no run trained."""
     failed = failed_seeds(result, arm)
-    runs = {seed: found[seed] for seed in sorted(found) if seed not in failed}
-    return ArmMeasures(arm.arm.name, told_title(result, arm), arm.config, runs or dict(sorted(found.items())))
+    runs = {seed: measured[seed] for seed in sorted(measured) if seed not in failed}
+    return ArmMeasures(
+        arm.arm.name, title_with_failures(result, arm), arm.config, runs or dict(sorted(measured.items()))
+    )
 
 
 def probe_sections(judged: JudgedView, report: ReportFolder) -> list[Section]:
@@ -190,42 +198,39 @@ def probe_sections(judged: JudgedView, report: ReportFolder) -> list[Section]:
 def _dots(name: str, spec: Dots, report: ReportFolder) -> list[Section]:
     title, rows, (one, *others) = _(spec.title), list[Row](), spec.quantities
     for arm, quantity, values, mean in means(spec.arms, spec.quantities):
-        rows.append(Row(arm.title, quantity.told if others else "", mean.mean, mean.low, mean.high, values))
+        rows.append(Row(arm.title, quantity.title if others else "", mean.mean, mean.low, mean.high, values))
     if not rows:
         return []
     label = "" if others else one.label
     figure = interval_plot(rows, label, title=title, are_differences=False, digits=one.digits)
     named = {", ".join(filter(None, (row.group, row.label))): row.estimate or 0.0 for row in rows}
     marks = _("Small dots are {units}; the large mark is their mean with its 95% t interval.", units=_(spec.sample))
-    return [report.figure(figure, name, f"{title}. {marks}", extremes_told(title, named, one.show))]
+    return [report.figure(figure, name, f"{title}. {marks}", extremes_text(title, named, one.show))]
 
 
 def _lines(name: str, spec: Lines, report: ReportFolder) -> list[Section]:
-    measured = [curve for curve in spec.curves if curve.x and not curve.theory]
+    measured = [curve for curve in spec.curves if curve.x and curve.look != "theory"]
     if not measured:
         return []
-    drawn = [*measured[:MOST_LINES], *(curve for curve in spec.curves if curve.theory)]
-    lines = [
-        Line(one.label, one.x, one.y, one.low, one.high, look="theory" if one.theory else "marked") for one in drawn
-    ]
-    x, y = (Axis(_(axis.label), log=axis.log, ticks=axis.ticks) for axis in (spec.x, spec.y))
+    drawn = [*measured[:MOST_LINES], *(curve for curve in spec.curves if curve.look == "theory")]
+    x, y = (replace(axis, label=_(axis.label)) for axis in (spec.x, spec.y))
     title, ends = _(spec.title), {curve.label: curve.y[-1] or 0.0 for curve in measured}
-    figure = line_plot(lines, x, y, references=[*(spec.levels or {}).items()], title=title)
-    alt = extremes_told(title, ends, lambda value: minus(number(value, ".3g")))
+    figure = line_plot(drawn, x, y, references=[*(spec.levels or {}).items()], title=title)
+    alt = extremes_text(title, ends, lambda value: minus(number(value, ".3g")))
     bands = _("Means over seeds; bands: range over seeds.") if any(curve.low for curve in measured) else ""
     caption = " ".join(filter(None, (f"{title}.", bands, spec.note))) + left_out([curve.label for curve in measured])
     return [report.figure(figure, name, caption, alt)]
 
 
-def extremes_told(title: str, values: Mapping[str, float], show: Callable[[float], str]) -> str:
+def extremes_text(title: str, values: Mapping[str, float], show: Callable[[float], str]) -> str:
     """The alternative text of a figure in one sentence: its least and its largest value, with their names.
 
-    >>> extremes_told("Loss", {"a": 2.0, "b": 1.0, "c": 3.0}, str)
+    >>> extremes_text("Loss", {"a": 2.0, "b": 1.0, "c": 3.0}, str)
     'Loss: from 1.0 (b) to 3.0 (c).'
     """
     low, high = min(values, key=lambda name: values[name]), max(values, key=lambda name: values[name])
-    told = {"title": title, "low": show(values[low]), "high": show(values[high])}
-    return _("{title}: from {low} ({least}) to {high} ({most}).", **told, least=low, most=high)
+    ends = {"title": title, "low": show(values[low]), "high": show(values[high])}
+    return _("{title}: from {low} ({least}) to {high} ({most}).", **ends, least=low, most=high)
 
 
 def not_measured(result: StudyResult) -> list[Section]:

@@ -106,7 +106,7 @@ def common_reach(reaches: Sequence[float]) -> float:
     """
     ordered = sorted(reach for reach in reaches if reach > 0)
     upper = range(len(ordered) // 2 + len(ordered) % 2, len(ordered))
-    gap = next((place for place in upper if ordered[place] > APART * ordered[place - 1]), len(ordered))
+    gap = next((index for index in upper if ordered[index] > APART * ordered[index - 1]), len(ordered))
     return ordered[gap - 1] if ordered else 0.0
 
 

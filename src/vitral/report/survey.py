@@ -103,8 +103,10 @@ def text_table(report: CorpusReport) -> Table:
     """The text in numbers."""
     endings = ", ".join(f"{number(count, ',')} {name}" for name, count in report.lines.endings.items() if count)
     lines, twice = report.lines, report.duplicates
-    told = _("longest {longest:,} characters; line endings: {endings}", longest=lines.longest, endings=endings or "–")
-    in_lines = [(N_("lines"), lines.num_lines, told)] if lines.num_lines else []  # records have none
+    details = _(
+        "longest {longest:,} characters; line endings: {endings}", longest=lines.longest, endings=endings or "–"
+    )
+    in_lines = [(N_("lines"), lines.num_lines, details)] if lines.num_lines else []  # records have none
     rows = [
         (N_("bytes"), report.num_bytes, f"SHA-256 {report.sha256[:16]}…"),
         (N_("characters"), report.num_characters, ""),
@@ -224,17 +226,17 @@ CLASSIFIERS = {"majority": N_("the most frequent label"), "naive_bayes": N_("nai
 
 def answers_sections(measures: Measures) -> Iterator[Section]:
     """The exact answers on the test split, beside those of simple classifiers of labels."""
-    found = measures.splits["test"].answers
-    if found is None:
+    answers = measures.splits["test"].answers
+    if answers is None:
         return
-    rows = {N_("this run"): found, **{CLASSIFIERS[name]: score for name, score in measures.labels.items()}}
-    told = [
+    rows = {N_("this run"): answers, **{CLASSIFIERS[name]: score for name, score in measures.labels.items()}}
+    shares = [
         {"by": name, **vars(one), "share": one.share, **dict(zip(("low", "high"), one.interval, strict=True))}
         for name, one in rows.items()
     ]
-    yield Table(_("Exact answers on the test split, with 95% intervals"), ANSWERS, told)
-    if found.left_out:
-        yield Paragraph(_("{n:,} further records are longer than the model reads.", n=found.left_out))
+    yield Table(_("Exact answers on the test split, with 95% intervals"), ANSWERS, shares)
+    if answers.left_out:
+        yield Paragraph(_("{n:,} further records are longer than the model reads.", n=answers.left_out))
 
 
 def measures_sections(measures: Measures | TextMeasures) -> list[Section]:
@@ -253,7 +255,7 @@ def measures_sections(measures: Measures | TextMeasures) -> list[Section]:
     sections += [Paragraph(_(problem)) for problem in measures.problems]
     copied = measures.copying
     if copied is not None:
-        told = _(
+        copy_text = _(
             "The longest piece of a sample ({characters:,} characters) that is copied from the training text has "
             "{length} characters: {text!r}. {novel:.0%} of its pieces of {piece} characters are not in the "
             "training text.",
@@ -263,7 +265,7 @@ def measures_sections(measures: Measures | TextMeasures) -> list[Section]:
             novel=copied.novel_share,
             piece=NOVEL_LENGTH,
         )
-        sections.append(Paragraph(told))
+        sections.append(Paragraph(copy_text))
     return sections
 
 

@@ -154,8 +154,8 @@ class Table:
         facts = "; ".join(f"{labels[i]} {cells[i][0]}" for i in same if cells[i][0] != NONE)
         if not facts:
             return self
-        places = {"caption": self.caption, "facts": facts}
-        caption = _("{caption}. The same in all: {facts}.", **places)
+        values = {"caption": self.caption, "facts": facts}
+        caption = _("{caption}. The same in all: {facts}.", **values)
         return replace(self, caption=caption, columns=[one for i, one in enumerate(self.columns) if i not in same])
 
     @property

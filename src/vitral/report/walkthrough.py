@@ -162,7 +162,7 @@ def _table(view: StepView, table: TableView, digits: int, say: Phrases, *, is_pa
             return None
         return _working(panel.working(cell[0], cell[1]), digits, say, is_worked=is_worked)
 
-    places = range(len(table.rows)), range(len(table.columns))
+    indices = range(len(table.rows)), range(len(table.columns))
     heat = tuple(
         tuple(
             panel.matrix[row][column] if isinstance(row, int) and isinstance(column, int) else 0.0
@@ -174,7 +174,7 @@ def _table(view: StepView, table: TableView, digits: int, say: Phrases, *, is_pa
         panel.label,
         ("", *table.headings),
         table.lines,
-        tuple(tuple(working(row, column) for column in places[1]) for row in places[0]),
+        tuple(tuple(working(row, column) for column in indices[1]) for row in indices[0]),
         chosen,
         heat if view.step.is_share else (),
         tuple(also),
@@ -188,7 +188,7 @@ def _table(view: StepView, table: TableView, digits: int, say: Phrases, *, is_pa
 
 
 def _indices(shown: tuple[Place, ...]) -> tuple[int | None, ...]:
-    return tuple(place if isinstance(place, int) else None for place in shown)
+    return tuple(index if isinstance(index, int) else None for index in shown)
 
 
 def _whole(panel: Panel, digits: int, say: Phrases) -> dict[str, Any] | None:

@@ -170,8 +170,8 @@ def of_tensors(raw: bytes) -> "dict[str, Tensor]":
     tensors = safetensors.torch.load(raw)
     for name, tensor in tensors.items():
         if not tensor.is_floating_point():
-            said = N_("{name!a:.60} has type {dtype!a:.20}, not floating-point")
-            raise ValueError(said.format(name=name, dtype=tensor.dtype))
+            sentence = N_("{name!a:.60} has type {dtype!a:.20}, not floating-point")
+            raise ValueError(sentence.format(name=name, dtype=tensor.dtype))
     return {name: tensor.float() if tensor.dtype == torch.float16 else tensor for name, tensor in tensors.items()}
 
 
@@ -283,11 +283,11 @@ def contents(folder: Path, wanted: Collection[str] = FILES) -> tuple[dict[str, b
             )
         content = dict[str, bytes]()
         for name in FILES:
-            said, path = manifest["files"][name], folder / name
-            is_whole = path.stat().st_size == said["bytes"]
+            entry, path = manifest["files"][name], folder / name
+            is_whole = path.stat().st_size == entry["bytes"]
             if is_whole and name in wanted:
                 content[name] = read(path, MOST_BYTES if name.endswith(".safetensors") else MOST_PLAIN)
-                is_whole = sha256(content[name]) == said["sha256"]
+                is_whole = sha256(content[name]) == entry["sha256"]
             if not is_whole:
                 raise UsageError(
                     "{where}: {name} does not match {manifest}, the checkpoint is damaged",

@@ -344,14 +344,14 @@ class RunFolder:
         there = (folder.name for folder in reversed(list_checkpoints(self.steps)))
         for name in sorted((name for name in there if name <= last), key=lambda name: name != first):
             try:
-                found = load_checkpoint(self.steps / name, with_optimizer=with_optimizer)
+                checkpoint = load_checkpoint(self.steps / name, with_optimizer=with_optimizer)
             except (UsageError, StorageError) as error:
                 is_best = name == first != last
-                said = N_("{why}; using the last one instead") if is_best else N_("{why}; using the one before")
-                warn(said.format(why=error))
+                sentence = N_("{why}; using the last one instead") if is_best else N_("{why}; using the one before")
+                warn(sentence.format(why=error))
             else:
-                self.require(found)
-                return found
+                self.require(checkpoint)
+                return checkpoint
         raise UsageError(
             "{path}: no intact checkpoint (it stopped before the first, or all are damaged); vitral resume {path}",
             path=self.path,
@@ -422,10 +422,10 @@ def run_folders(top: Path, notes: list[str], most: int = MOST_FOLDERS) -> Iterat
     """
 
     def unreadable(error: OSError) -> None:
-        told = {"folder": readable_path(error.filename), "error": reason(error)}
+        values = {"folder": readable_path(error.filename), "error": reason(error)}
         if Path(error.filename) == top:
-            raise UsageError("{folder}: cannot be read ({error})", **told)
-        notes.append(N_("{folder}: cannot be read ({error})").format(**told))
+            raise UsageError("{folder}: cannot be read ({error})", **values)
+        notes.append(N_("{folder}: cannot be read ({error})").format(**values))
 
     for number, (folder, inside, there) in enumerate(os.walk(top, onerror=unreadable)):
         if are_of_a_run({*inside, *there}):

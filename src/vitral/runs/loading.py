@@ -138,16 +138,16 @@ def require_fit(weights: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, .
         UsageError: a tensor differs, or has numbers that are not finite; names the first one.
     """
     for name in sorted(weights.keys() | shapes.keys()):
-        told = {"where": where, "name": ascii(name)[1:-1][:80]}
+        values = {"where": where, "name": ascii(name)[1:-1][:80]}
         if name not in weights:
-            raise UsageError("{where}: {name} is missing from the weights", **told)
+            raise UsageError("{where}: {name} is missing from the weights", **values)
         if name not in shapes:
-            raise UsageError("{where}: {name} does not belong to this model", **told)
-        if (found := tuple(weights[name].shape)) != shapes[name]:
+            raise UsageError("{where}: {name} does not belong to this model", **values)
+        if (shape := tuple(weights[name].shape)) != shapes[name]:
             sentence = N_("{where}: {name} has shape {found!s:.60}, this model needs {needed}")
-            raise UsageError(sentence.format(**told, found=found, needed=shapes[name]))
+            raise UsageError(sentence.format(**values, found=shape, needed=shapes[name]))
         if not weights[name].isfinite().all():
-            raise UsageError("{where}: {name} contains numbers that are not finite", **told)
+            raise UsageError("{where}: {name} contains numbers that are not finite", **values)
 
 
 def warn_on_stderr(line: str) -> None:

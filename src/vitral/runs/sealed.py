@@ -257,8 +257,8 @@ def verify(path: Path, *, deep: bool = False) -> SealedRun:
     run = SealedRun.open(path)
     for folder in reversed(list_checkpoints(run.steps)):
         with run.noted(f"steps/{folder.name}", None if run.newest else N_("{why}; using the one before")):
-            found = load_state(folder)
-            run.newest = run.newest or found
+            checkpoint = load_state(folder)
+            run.newest = run.newest or checkpoint
             if deep:
                 with run.noted(f"steps/{folder.name}"):
                     contents(folder)
@@ -326,8 +326,8 @@ def _require_configuration(run: SealedRun) -> None:
     from vitral.runs.config import RunConfig, comparable  # loads PyTorch, which takes seconds
 
     one, other = (comparable(RunConfig.parse(each, str(where))) for each in (sealed, written))
-    if found := [f"{key}: {shown(before)} → {shown(now)}" for key, before, now in differences(one, other)]:
-        raise UsageError("{where}: changed since the run began ({changed})", where=where, changed="; ".join(found))
+    if changes := [f"{key}: {shown(before)} → {shown(now)}" for key, before, now in differences(one, other)]:
+        raise UsageError("{where}: changed since the run began ({changed})", where=where, changed="; ".join(changes))
 
 
 def _samples(run: SealedRun) -> None:

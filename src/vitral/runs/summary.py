@@ -132,12 +132,12 @@ def runs_below(folder: Path) -> FoundRuns:
         UsageError: there is no such folder, it cannot be read, or no run is in it.
     """
     notes: list[str] = []
-    found = [summarize_run(path, _name(path, folder)) for path in run_folders(folder, notes)]
-    if not found:
+    summaries = [summarize_run(path, _name(path, folder)) for path in run_folders(folder, notes)]
+    if not summaries:
         raise UsageError(
             "{folder}: no run in it; train one with vitral train TEXT, or name another folder", folder=folder
         )
-    return FoundRuns(folder, tuple(sorted(found, key=lambda run: run.name)), tuple(notes))
+    return FoundRuns(folder, tuple(sorted(summaries, key=lambda run: run.name)), tuple(notes))
 
 
 def _name(path: Path, folder: Path) -> str:

@@ -30,14 +30,14 @@ def located(run: str | Path) -> Path:
     Raises:
         UsageError: the zoo has no run of that name.
     """
-    said = str(run)
-    if not said.startswith(PREFIX):
+    name_or_path = str(run)
+    if not name_or_path.startswith(PREFIX):
         return Path(run)
-    name = said.removeprefix(PREFIX)
+    name = name_or_path.removeprefix(PREFIX)
     if name not in (known := zoo_names()):
         raise UsageError(
             "{run}: the zoo has no such run; it has {names}",
-            run=said,
+            run=name_or_path,
             names=", ".join(f"{PREFIX}{one}" for one in known),
         )
     return FOLDER / name

@@ -49,14 +49,14 @@ def every(measured: Any, path: str) -> list[Any]:
     >>> every({"layers": [{"heads": [1.0, 2.0]}, {"heads": [None, 4.0]}]}, "layers/*/heads/*")
     [1.0, 2.0, 4.0]
     """
-    found = [measured]
+    values = [measured]
     for key in path.split("/"):
-        found = [one for one in found if one not in (None, [])]
+        values = [one for one in values if one not in (None, [])]
         if key == "*":
-            found = [item for one in found for item in one]
+            values = [item for one in values for item in one]
         else:
-            found = [one.get(key) if isinstance(one, Mapping) else one[int(key)] for one in found]
-    return [one for one in found if one is not None]
+            values = [one.get(key) if isinstance(one, Mapping) else one[int(key)] for one in values]
+    return [one for one in values if one is not None]
 
 
 def at(path: str) -> Read:
@@ -102,10 +102,10 @@ class Quantity:
     @property
     def label(self) -> str:
         """The name with its unit, as a column and an axis show it."""
-        return f"{self.told} ({_(self.unit)})" if self.unit else self.told
+        return f"{self.title} ({_(self.unit)})" if self.unit else self.title
 
     @property
-    def told(self) -> str:
+    def title(self) -> str:
         """The name in the current language."""
         return _(self.name)
 
@@ -152,8 +152,8 @@ class Comparison:
     def differences(self) -> list[float]:
         """Subject minus other, by seed in increasing order, where both are finite."""
         shared = sorted(seed for seed in self.values if seed in self.others)
-        found = [self.values[seed] - self.others[seed] for seed in shared]
-        return [one for one in found if math.isfinite(one)]
+        paired = [self.values[seed] - self.others[seed] for seed in shared]
+        return [one for one in paired if math.isfinite(one)]
 
 
 def to_fixed(
@@ -300,7 +300,7 @@ class Claim:
     def text(self) -> str:
         """The claim as one sentence with the numbers it rests on."""
         one = self.comparison
-        about = {"subject": capital(one.subject), "against": one.against, "quantity": one.quantity.told}
+        about = {"subject": capital(one.subject), "against": one.against, "quantity": one.quantity.title}
         text = self._compared(about) if self.failures is None else self._failing(self.failures, about)
         arms = "; ".join(f"{arm} ({why})" for arm, why in one.untuned.items())
         return text + _(" Untuned: {arms}.", arms=arms) if arms else text
@@ -338,12 +338,12 @@ class Claim:
     @property
     def unseen(self) -> str:
         """Where each seed shows that the arm is worse and the ranks do not, that in words; empty otherwise."""
-        found, least = self.failures, min(self.comparison.differences, default=1)
-        if self.p is None or found is None or found.others_failed or self.shown or least <= 0:
+        failures, least = self.failures, min(self.comparison.differences, default=1)
+        if self.p is None or failures is None or failures.others_failed or self.shown or least <= 0:
             return ""
-        return _("worse in each of {n} seeds; the test of ranks does not show it", n=found.seeds)
+        return _("worse in each of {n} seeds; the test of ranks does not show it", n=failures.seeds)
 
-    def _failing(self, found: Failures, about: Mapping[str, str]) -> str:
+    def _failing(self, failures: Failures, about: Mapping[str, str]) -> str:
         """The sentence where runs failed."""
         if self.unseen:
             test = f"; {self.unseen}"
@@ -359,10 +359,10 @@ class Claim:
         return _(
             "{subject} fails in {failed} of {n} seeds, {against} in {others_failed} of {others}{test}.",
             **about,
-            failed=found.failed,
-            n=found.seeds,
-            others_failed=found.others_failed,
-            others=found.others,
+            failed=failures.failed,
+            n=failures.seeds,
+            others_failed=failures.others_failed,
+            others=failures.others,
             test=test,
         )
 

@@ -260,15 +260,6 @@ class Study(Config):
         return self.model_copy(update=update | {"arms": tuple(arms)})
 
 
-def factor_name(factor: float) -> str:
-    """A factor as part of a folder's name: all its digits but the last, which rounding may change.
-
-    >>> factor_name(0.2**2 / 0.5), factor_name(1.0), factor_name(1.0000001)
-    ('0.08', '1', '1.0000001')
-    """
-    return f"{factor:.15g}"
-
-
 def check_seeds(seeds: Sequence[int]) -> None:
     """Refuse no seeds, a negative or too large seed, and a repeated one.
 

@@ -166,20 +166,20 @@ def differences(
     seeds = values.shape[1]
     one, other = (np.array(rows) for rows in zip(*contrasts, strict=True))
     spread, means = variances(values), values.mean(axis=1)
-    found = means[one] - means[other]
+    gaps = means[one] - means[other]
     of_runs = (spread.used[one] + spread.used[other]) / seeds
     if np.sqrt(of_runs.min()) <= SAME:
         raise ZeroDivisionError
     errors = np.sqrt(of_runs + np.asarray(further))
     freedom = _freedom(spread, one, other)
     extremes = _extremes(spread, one, other, freedom, draws)
-    scores = _score(found / errors, freedom)
+    scores = _score(gaps / errors, freedom)
     # p < 0.05 exactly where a score exceeds the limit: the same order statistic decides both.
     limit = np.sort(extremes)[-math.ceil(share * LEVEL * (draws + 1)) + 1]
     critical = _statistic(limit, freedom)
     p = np.minimum(1.0, (1 + (extremes[:, None] >= scores[None, :]).sum(axis=0)) / (draws + 1) / share)
     detectable = (critical + _statistic(np.full(len(one), NormalDist().inv_cdf(POWER)), freedom)) * errors
-    columns = (found, critical * errors, p, freedom, detectable)
+    columns = (gaps, critical * errors, p, freedom, detectable)
     return tuple(Difference(*map(float, row)) for row in zip(*columns, strict=True))
 
 
@@ -262,9 +262,9 @@ def rank_test(
     ways[0, 0] = 1
     for rank in ranks:
         ways[1:, rank:] += ways[:-1, :-rank]
-    found, mean = ranks[:num].sum(), num * (num + rest + 1)
-    far = np.abs(np.arange(ways.shape[1]) - mean) >= abs(found - mean)
-    return float(ways[num, far].sum() / ways[num].sum()), float(found / 2 - num * (num + 1) / 2) / (num * rest)
+    rank_sum, mean = ranks[:num].sum(), num * (num + rest + 1)
+    far = np.abs(np.arange(ways.shape[1]) - mean) >= abs(rank_sum - mean)
+    return float(ways[num, far].sum() / ways[num].sum()), float(rank_sum / 2 - num * (num + 1) / 2) / (num * rest)
 
 
 def variance_of_trials(losses: Float[np.ndarray, "trials seeds"]) -> float:

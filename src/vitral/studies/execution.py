@@ -22,7 +22,7 @@ from vitral.runs import enter
 from vitral.runs.lock import only_writer
 from vitral.studies.design import TUNING_SEEDS, BudgetName, Study, check_seeds
 from vitral.studies.executors import Work, opened
-from vitral.studies.jobs import Job, jobs_of, require_finished
+from vitral.studies.jobs import Job, has_ended, jobs_of
 from vitral.studies.measures import measure
 from vitral.studies.probes import probe_named
 from vitral.studies.record import (
@@ -82,15 +82,15 @@ def run_study(
         JobFailed: a training of an executor crashed every time it was tried.
         KeyboardInterrupt: the user asked to stop; the same call resumes from there.
     """
-    note, found = noting(callback), read_record(out)
-    seeds = seeds_of(study, seeds, found)
+    note, recorded = noting(callback), read_record(out)
+    seeds = seeds_of(study, seeds, recorded)
     check_seeds(seeds)
     study.check_not_of_tuning(seeds)
     for probe in study.probes:
         probe_named(probe)
     texts = Texts(dataset, tokenizers_of(study))
     require_training_memory(base, texts.vocab_size(base.corpus), _("study {study}", study=study.name))
-    base = _with_plan(base, found, out, texts.of(base.corpus))
+    base = _with_plan(base, recorded, out, texts.of(base.corpus))
     arms, threads = resolve(study, base, texts.vocab_size), base.training.threads
     trials = trials_of(study, arms, out)
     jobs = [*(job for _arm, job in trials), *jobs_of(out, arms, seeds)]
@@ -104,7 +104,7 @@ def run_study(
             out.mkdir(parents=True, exist_ok=True)
         with only_writer(out):
             _sweep(out)
-            record = write_record(out, record, found)
+            record = write_record(out, record, recorded)
             _require_runs(jobs, study, note)
             work = Work(study, out, texts, callback, engine, jobs)
             arms, tuning = tune_arms(arms, work)
@@ -173,17 +173,18 @@ def _require_runs(jobs: Sequence[Job], study: Study, note: Callable[[str], objec
     for job in jobs:
         if job.is_there:
             require_config(enter(job.out, note), job.run_config, () if job.seed in TUNING_SEEDS else free[job.arm])
-            require_finished(job.out)
+            if not has_ended(job.out):  # a run that the study trains comes here when it is finished
+                raise UsageError("{path}: is not finished; vitral resume {path} goes on with it", path=job.out)
 
 
-def _with_plan(base: RunConfig, found: Mapping[str, Any] | None, out: Path, dataset: Dataset) -> RunConfig:
+def _with_plan(base: RunConfig, recorded: Mapping[str, Any] | None, out: Path, dataset: Dataset) -> RunConfig:
     """The configuration with its execution plan, which all arms and seeds share: the recorded one once there is one."""
     if base.training.plan == FIT:
         raise UsageError('training.plan: "fit" chooses the size of one run; a study needs "auto" or "as-written"')
-    if found is None:
+    if recorded is None:
         vocab_size, num_tokens = dataset.tokenizer.vocab_size, len(dataset.splits["train"].tokens)
         return resolve_plan(base, lambda config: build_model(config, vocab_size), num_tokens).config
-    record, training = RunConfig.parse(found["base"], f"{out}/{RECORD}"), base.training
+    record, training = RunConfig.parse(recorded["base"], f"{out}/{RECORD}"), base.training
     free = {
         ("threads",): training.threads is None,
         ("dtype", "compile", "plan"): training.plan != "as-written" or training.minutes is not None,

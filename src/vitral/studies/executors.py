@@ -82,13 +82,13 @@ class Work:
             JobFailed: a training crashed every time it was tried.
             KeyboardInterrupt: somebody asked to stop.
         """
-        by_place = {job.out: job for job in jobs if job.out not in self.results}
+        by_folder = {job.out: job for job in jobs if job.out not in self.results}
         try:
-            waves = [[out] for out in by_place]  # one by one in this process
+            waves = [[out] for out in by_folder]  # one by one in this process
             if self.executor is not None:
-                waves = self.waves({job.out: job.parent for job in by_place.values()})
+                waves = self.waves({job.out: job.parent for job in by_folder.values()})
             for wave in waves:
-                self._wave([by_place[out] for out in wave])
+                self._wave([by_folder[out] for out in wave])
         except JobStopped as error:
             raise KeyboardInterrupt(str(error)) from None
         return [self.results[job.out] for job in jobs]
@@ -124,8 +124,10 @@ class Work:
         def done(job: Job) -> None:
             note(N_("{job}: finished ({done} of {all})").format(job=job.name, done=next(number), all=len(jobs)))
 
-        placed = [replace(job, study=job.study.absolute(), parent=job.parent and job.parent.absolute()) for job in jobs]
-        run_all(placed, lambda job: self.executor.submit(attempt, job, *given), done, note)
+        absolute_jobs = [
+            replace(job, study=job.study.absolute(), parent=job.parent and job.parent.absolute()) for job in jobs
+        ]
+        run_all(absolute_jobs, lambda job: self.executor.submit(attempt, job, *given), done, note)
 
     def _labelled(self, job: Job) -> Callback:
         """A callback that adds to each event its job, and the work before it, in it and in all."""

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from vitral.core.errors import TrainingStopped, UsageError, VitralError
+from vitral.core.errors import TrainingStopped, VitralError
 from vitral.core.files import is_left_behind, storage, sync
 from vitral.core.language import in_language
 from vitral.core.parts import import_parts
@@ -173,16 +173,6 @@ def has_ended(path: Path) -> bool:
     """
     events = RunFolder(path).metrics()
     return any(event["event"] == "stopped" or (event["event"] == "end" and event["finished"]) for event in events)
-
-
-def require_finished(out: Path) -> None:
-    """Refuse an unfinished run in a finished one's place: what a study trains gets its place when it is finished.
-
-    Raises:
-        UsageError: it is not finished, or its log is damaged.
-    """
-    if not has_ended(out):
-        raise UsageError("{path}: is not finished; vitral resume {path} goes on with it", path=out)
 
 
 def _taken_over(out: Path) -> Path:

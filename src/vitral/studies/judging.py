@@ -55,7 +55,7 @@ def judge_losses(comparisons: Sequence[Comparison], *, margin: float) -> tuple[C
         series |= {one.arm: one.values, one.rival: one.others}
     seeds = sorted(set.intersection(*(set(values) for values in series.values()))) if series else []
     # The number that was designed: how many arms fail is seen only afterwards.
-    why, found = _too_few(len(seeds), len(comparisons)), dict[str, estimator.Difference]()
+    why, by_arm = _too_few(len(seeds), len(comparisons)), dict[str, estimator.Difference]()
     if tested and not why:
         rows = list(series)
         logs = np.log([[series[row][seed] for seed in seeds] for row in rows])
@@ -65,7 +65,7 @@ def judge_losses(comparisons: Sequence[Comparison], *, margin: float) -> tuple[C
             # Arms that fail have their equal share of the family's level.
             share = len(tested) / len(counted)
             estimates = estimator.differences(logs, pairs, share=share, further=further)
-            found = {one.arm: each for one, each in zip(tested, estimates, strict=True)}
+            by_arm = {one.arm: each for one, each in zip(tested, estimates, strict=True)}
         except ZeroDivisionError:
             why = _(SAME, units=_("seeds"))
     claims = []
@@ -79,7 +79,7 @@ def judge_losses(comparisons: Sequence[Comparison], *, margin: float) -> tuple[C
         elif one.failures is not None:
             claims.append(_ranked(plain, one.failures, len(comparisons)))
         else:
-            claims.append(_estimated(plain, found[one.arm]) if one.arm in found else replace(plain, why=why))
+            claims.append(_estimated(plain, by_arm[one.arm]) if one.arm in by_arm else replace(plain, why=why))
     return tuple(claims)
 
 
@@ -111,25 +111,28 @@ def _too_small(num: int, units: Sample) -> str:
     )
 
 
-def _estimated(plain: Claim, found: estimator.Difference) -> Claim:
+def _estimated(plain: Claim, estimate: estimator.Difference) -> Claim:
     """The claim in the unit of the losses: the rival's geometric mean times the ratio, less that mean."""
     loss = plain.reference
     difference, low, high = (
-        loss * math.expm1(end) for end in (found.log_ratio, found.log_ratio - found.half, found.log_ratio + found.half)
+        loss * math.expm1(end)
+        for end in (estimate.log_ratio, estimate.log_ratio - estimate.half, estimate.log_ratio + estimate.half)
     )
-    return replace(plain, difference=difference, low=low, high=high, p=found.p, detectable=math.expm1(found.detectable))
+    return replace(
+        plain, difference=difference, low=low, high=high, p=estimate.p, detectable=math.expm1(estimate.detectable)
+    )
 
 
-def _ranked(plain: Claim, found: Failures, family: int) -> Claim:
+def _ranked(plain: Claim, failures: Failures, family: int) -> Claim:
     """The claim of two arms of which a run failed."""
     values, others = ([*each.values()] for each in (plain.comparison.values, plain.comparison.others))
-    p, above = estimator.rank_test(values, others, found.failed, found.others_failed)
+    p, above = estimator.rank_test(values, others, failures.failed, failures.others_failed)
     plain = replace(plain, above=above, family=family)
     if not (values or others):
         return replace(plain, why=_("both fail from every seed"))
     # The least p value of the test is that of two arms of which each run of one is above the other's.
-    if 2 * family / math.comb(found.seeds + found.others, found.seeds) >= LEVEL:
-        why = _("ranks of {n} seeds show nothing in {contrasts} contrasts", n=found.seeds, contrasts=family)
+    if 2 * family / math.comb(failures.seeds + failures.others, failures.seeds) >= LEVEL:
+        why = _("ranks of {n} seeds show nothing in {contrasts} contrasts", n=failures.seeds, contrasts=family)
         return replace(plain, why=why)
     return replace(plain, p=min(1.0, family * p))
 

@@ -59,7 +59,7 @@ class LossClaims:
 
 def loss_claims(result: StudyResult) -> LossClaims:
     """Judge the losses of a study; its arms have the titles of the current language."""
-    result = result.told
+    result = result.translated
     contrasts = judge_losses(loss_comparisons(result), margin=result.study.margin)
     untuned = (Note(_("No arm is tuned.")),) if contrasts and not result.tuning else ()
     return LossClaims(rank(result), floors(result), contrasts, tuple(_notes(result, contrasts)), untuned)
@@ -98,7 +98,7 @@ def baseline_arm(result: StudyResult, arm: ArmResult) -> ArmResult:
 def loss_comparisons(result: StudyResult) -> list[Comparison]:
     """Each compared arm against its baseline arm; excluded where the base fails."""
     quantity, base_fails = loss_quantity(result), too_early(result, result.arms[0])
-    found = []
+    comparisons = []
     for arm in result.arms[1:]:
         if not (arm.arm.compared and arm.arm.contrast):
             continue
@@ -117,8 +117,8 @@ def loss_comparisons(result: StudyResult) -> list[Comparison]:
             choice=choice_variance(result, arm, rival),
             untuned={each.arm.title: why for each in (arm, rival) if (why := untuned(result, each))},
         )
-        found.append(one)
-    return found
+        comparisons.append(one)
+    return comparisons
 
 
 def untuned(result: StudyResult, arm: ArmResult) -> str:
@@ -163,7 +163,7 @@ def failed_seeds(result: StudyResult, arm: ArmResult) -> tuple[int, ...]:
     )
 
 
-def told_title(result: StudyResult, arm: ArmResult) -> str:
+def title_with_failures(result: StudyResult, arm: ArmResult) -> str:
     """The arm's title, with the number of seeds that trained where some failed."""
     failed, n = len(failed_seeds(result, arm)), len(arm.runs)
     if not failed:
@@ -190,15 +190,15 @@ def too_early(result: StudyResult, base: ArmResult) -> str:
     if not failed:
         return ""
     runs = [run for run in base.runs if run.seed in failed]
-    told = []
+    losses = []
     for run in runs:
         if run.stopped is not None:
-            told.append(_("seed {seed}: {why}", seed=run.seed, why=_(run.stopped)))
+            losses.append(_("seed {seed}: {why}", seed=run.seed, why=_(run.stopped)))
             continue
         line = nats(bigram_baseline(result, run.seed))
         text = N_("{loss} from seed {seed}, bigram baseline {bigram}")
-        told.append(_(text, loss=nats(base.losses[run.seed]), seed=run.seed, bigram=line))
-    given = {"arm": base.arm.title, "failed": len(failed), "n": len(base.runs), "losses": "; ".join(told)}
+        losses.append(_(text, loss=nats(base.losses[run.seed]), seed=run.seed, bigram=line))
+    given = {"arm": base.arm.title, "failed": len(failed), "n": len(base.runs), "losses": "; ".join(losses)}
     if any(run.stopped is None for run in runs):
         return _("{arm} fails in {failed} of {n} seeds ({losses}); train for longer", **given)
     return _("{arm} fails in {failed} of {n} seeds ({losses})", **given)
@@ -268,7 +268,7 @@ def rank(result: StudyResult) -> Note:
             base.arm.name,
         )
     given = {
-        "arm": capital(told_title(result, base)),
+        "arm": capital(title_with_failures(result, base)),
         "loss": nats(mean.mean),
         "unit": _(result.study.unit).replace(
             _("nats per token"), loss_unit(base.config["training"].get("objective", ""))
@@ -278,15 +278,17 @@ def rank(result: StudyResult) -> Note:
         return Note(_("{arm}: test loss {loss} {unit}, of another task.", **given), base.arm.name)
     orders = {order: result.baseline(order) for order in result.baselines.orders}
     problems = result.corpus.get("problems", ())
-    place = rank_among_baselines(mean.mean, orders, problems)
+    standing = rank_among_baselines(mean.mean, orders, problems)
     beside = {} if problems else result.beside_ngrams
     beside = {order: _beside(result, order) for order in neighbours(mean.mean, orders) if order and beside.get(order)}
     zero = lambda one: one and one.low is not None and one.low <= 0 <= one.high  # noqa: E731
     equal = [baseline_name(order) for order, intervals in beside.items() if any(map(zero, intervals))]
     if equal:
-        place = _("not distinguishable from the {ngram} table", ngram=_(" and ").join(equal))
-    told = (_told_beside(result, order, *intervals) for order, intervals in beside.items())
-    return Note(" ".join([_("{arm}: test loss {loss} {unit}, {rank}.", **given, rank=place), *told]), base.arm.name)
+        standing = _("not distinguishable from the {ngram} table", ngram=_(" and ").join(equal))
+    differences = (_difference_sentence(result, order, *intervals) for order, intervals in beside.items())
+    return Note(
+        " ".join([_("{arm}: test loss {loss} {unit}, {rank}.", **given, rank=standing), *differences]), base.arm.name
+    )
 
 
 def _beside(result: StudyResult, order: int) -> tuple[Interval, Interval | None]:
@@ -303,7 +305,7 @@ def _beside(result: StudyResult, order: int) -> tuple[Interval, Interval | None]
     return seeds, bootstrap_interval([fmean(one) * base.factor for one in zip(*by_seed.values(), strict=True)])
 
 
-def _told_beside(result: StudyResult, order: int, seeds: Interval, text: Interval | None) -> str:
+def _difference_sentence(result: StudyResult, order: int, seeds: Interval, text: Interval | None) -> str:
     spans = []
     if seeds.low is not None and seeds.high is not None:
         ends = {"low": signed(seeds.low, 3), "high": signed(seeds.high, 3)}
@@ -327,7 +329,7 @@ def floors(result: StudyResult) -> tuple[Check, ...]:
     The mean loss on a text of any function of the current token, and of its position in the window where positions are
     embedded, is at least that text's own conditional entropy of the next token (Gibbs' inequality).
     """
-    base, measured, found = result.arms[0], result.measured.get(ONE_TOKEN), list[Check]()
+    base, measured, checks = result.arms[0], result.measured.get(ONE_TOKEN), list[Check]()
     for arm in result.arms:
         same_text = arm.config["corpus"] == base.config["corpus"]
         if not (arm.losses and arm.sees_one_token and same_text and is_causal_lm(arm.config)):
@@ -352,7 +354,13 @@ def floors(result: StudyResult) -> tuple[Check, ...]:
             baseline=nats(result.baseline(BIGRAM)),
         )
         limits = floor - BELOW_THE_FLOOR, None, expected, result.study.unit
-        found.append(
-            Check(told_title(result, arm), _("lowest test loss"), min(arm.losses.values()), *limits, arm=arm.arm.name)
+        checks.append(
+            Check(
+                title_with_failures(result, arm),
+                _("lowest test loss"),
+                min(arm.losses.values()),
+                *limits,
+                arm=arm.arm.name,
+            )
         )
-    return tuple(found)
+    return tuple(checks)

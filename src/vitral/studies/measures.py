@@ -65,8 +65,8 @@ def measure(result: StudyResult, base: RunConfig, datasets: Datasets, callback: 
         if probe.of_runs:
             measured[name], unmeasured[name] = _of_runs(probe, result, datasets, kept)
             continue
-        found = kept.once(name, name, _("the study"), None, lambda: setting, probe.measure)
-        measured[name], unmeasured[name] = (None, (("", found[WHY]),)) if WHY in found else (found, ())
+        data = kept.once(name, name, _("the study"), None, lambda: setting, probe.measure)
+        measured[name], unmeasured[name] = (None, (("", data[WHY]),)) if WHY in data else (data, ())
     return replace(result, measured=measured, unmeasured=unmeasured)
 
 
@@ -74,7 +74,7 @@ def _of_runs(
     probe: Probe, result: StudyResult, datasets: Datasets, kept: "Kept"
 ) -> tuple[dict[str, dict[int, Plain]], tuple[tuple[str, str], ...]]:
     """The measurements of finished runs by arm and seed, and the reasons, with the arm, why others have none."""
-    found: dict[str, dict[int, Plain]] = {arm.arm.name: {} for arm in result.arms}
+    measured: dict[str, dict[int, Plain]] = {arm.arm.name: {} for arm in result.arms}
     why: dict[tuple[str, str], None] = {}
     for arm, run in ((one, run) for one in result.arms for run in one.runs if run.seed in one.losses):
         name, before = arm.arm.name, arm.arm.init_from
@@ -85,8 +85,8 @@ def _of_runs(
         if WHY in one:
             why[name, one[WHY]] = None
         else:
-            found[name][run.seed] = one
-    return found, tuple(why)
+            measured[name][run.seed] = one
+    return measured, tuple(why)
 
 
 def _final_losses(result: StudyResult, datasets: Datasets, kept: "Kept") -> StudyResult:
@@ -106,10 +106,10 @@ def _final_losses(result: StudyResult, datasets: Datasets, kept: "Kept") -> Stud
             masking = masking_of(loaded.sealed.config.training.objective, loaded.tokenizer)
             return evaluate_split(loaded.model, final_split(dataset), loaded.tokenizer, masking=masking).plain()
 
-        found = kept.of_run("test-loss", arm, run, look)
-        if WHY not in found:
-            return replace(run, test_loss=found["loss"])
-        reason = N_("its loss on the whole test split: {reason}").format(reason=found[WHY])
+        data = kept.of_run("test-loss", arm, run, look)
+        if WHY not in data:
+            return replace(run, test_loss=data["loss"])
+        reason = N_("its loss on the whole test split: {reason}").format(reason=data[WHY])
         return replace(run, test_loss=None, stopped=reason)
 
     arms = (replace(arm, runs=tuple(final(arm, run) for run in arm.runs)) for arm in result.arms)
@@ -117,8 +117,8 @@ def _final_losses(result: StudyResult, datasets: Datasets, kept: "Kept") -> Stud
     if not result.study.draws_text:
         return result
     counted = (enter(run.path, lambda line: None).ngrams() for run in result.arms[0].runs)
-    found = [NgramBaselines.from_plain(one) for one in counted if one]
-    return replace(result, curve_baselines=mean_baselines(found)) if found else result
+    counts = [NgramBaselines.from_plain(one) for one in counted if one]
+    return replace(result, curve_baselines=mean_baselines(counts)) if counts else result
 
 
 def _beside_ngrams(result: StudyResult, datasets: Datasets, kept: "Kept") -> StudyResult:
@@ -219,10 +219,10 @@ def data_of(raw: bytes, of: Plain | None) -> Plain:
     Raises:
         ValueError: it is damaged, of another format, or of something else.
     """
-    found = restored(unsealed_json(raw))
-    if (found.get("format"), found.get("of")) != (FORMAT, of):
+    sealed = restored(unsealed_json(raw))
+    if (sealed.get("format"), sealed.get("of")) != (FORMAT, of):
         raise ValueError(N_("it is of another format, run or step"))
-    return found["data"]
+    return sealed["data"]
 
 
 def check_measures(folder: Path) -> tuple[int, list[str]]:
@@ -238,6 +238,6 @@ def check_measures(folder: Path) -> tuple[int, list[str]]:
             try:
                 intact += file.suffix == ".json" and bool(unsealed_json(read(file, MOST_BYTES)))
             except (ValueError, OSError) as error:
-                told = file.relative_to(folder)
-                complaints.append(N_("{name!a:.120}: {what}").format(name=str(told), what=reason(error)))
+                relative = file.relative_to(folder)
+                complaints.append(N_("{name!a:.120}: {what}").format(name=str(relative), what=reason(error)))
     return intact, complaints

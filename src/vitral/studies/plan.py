@@ -142,7 +142,7 @@ def study_minutes() -> dict[str, dict[str, float]]:
 
 def _seconds(study: Study, budget: BudgetName, pace: float) -> float:
     """The time at a pace of seconds for an operation: runs, trials, evaluations and measurements."""
-    chosen, found = study.at(budget), SECONDS_OF_A_STUDY
+    chosen, total = study.at(budget), SECONDS_OF_A_STUDY
     arms = resolve(chosen, configure(study.base, overrides=[study.budgets[budget].changes]), vocabulary)
     for arm in arms:
         training, planned = arm.config.training, len(rows(chosen.tuned(arm.arm), arm.config))
@@ -152,11 +152,11 @@ def _seconds(study: Study, budget: BudgetName, pace: float) -> float:
         last = 0.0 if most >= held_out[1] else min(held_out[1], FINAL_TOKENS)
         a_token, seeds = FORWARD * pace * arm.flops_per_token, len(chosen.seeds)
         once = SECONDS_OF_A_RUN + pace * arm.flops + a_token * read
-        found += (seeds + len(TUNING_SEEDS) * (planned + FURTHER * (planned > 1))) * once + seeds * a_token * last
+        total += (seeds + len(TUNING_SEEDS) * (planned + FURTHER * (planned > 1))) * once + seeds * a_token * last
     for probe in map(probe_named, chosen.probes):
         times = len(arms) * len(chosen.seeds) if probe.of_runs else 1
-        found += times * probe.seconds[BUDGETS.index(budget)] * REFERENCE * pace
-    return found
+        total += times * probe.seconds[BUDGETS.index(budget)] * REFERENCE * pace
+    return total
 
 
 def _model(config: RunConfig) -> Transformer:

@@ -23,6 +23,7 @@ from vitral.runs import LoadedRun
 from vitral.studies.claims import Check, Comparison, Note, Plain, Quantity, Sample, to_fixed
 from vitral.studies.design import BUDGETS, BudgetName
 from vitral.studies.estimator import LEAST_SEEDS
+from vitral.studies.figures import Axis, Line
 from vitral.studies.losses import baseline_arm
 from vitral.studies.resolution import is_causal_lm, tokens_trained
 from vitral.studies.results import StudyResult
@@ -129,8 +130,8 @@ class ArmMeasures:
 
     def values(self, quantity: Quantity) -> dict[int, float]:
         """The quantity by seed, of the runs that have it."""
-        found = {seed: quantity.read(run) for seed, run in self.runs.items()}
-        return {seed: value for seed, value in found.items() if value is not None}
+        values = {seed: quantity.read(run) for seed, run in self.runs.items()}
+        return {seed: value for seed, value in values.items() if value is not None}
 
     def mean(self, quantity: Quantity) -> float | None:
         """The quantity's mean over seeds; None where no run has it."""
@@ -198,7 +199,7 @@ class Within:
         """The comparisons, arm by arm."""
         needed = [one for one in (self.one, self.other, self.given) if one is not None]
         return [
-            _paired(arm, self.one, arm, self.other, self.other.told, "seeds")
+            _paired(arm, self.one, arm, self.other, self.other.title, "seeds")
             for arm in arms
             if all(arm.values(one) for one in needed)
         ]
@@ -251,9 +252,9 @@ class Range:
         tested = [arm for arm in arms if len(arm.values(self.quantity)) >= LEAST_SEEDS]
         expected, checks = _(self.expected, low=self.low, high=self.high), []
         for arm in tested:
-            found = mean_interval(list(arm.values(self.quantity).values()), 1 - LEVEL / len(tested))
-            span = None if found.low is None or found.high is None else (found.low, found.high)
-            about = self.quantity.told, found.mean, self.low, self.high, expected
+            mean = mean_interval(list(arm.values(self.quantity).values()), 1 - LEVEL / len(tested))
+            span = None if mean.low is None or mean.high is None else (mean.low, mean.high)
+            about = self.quantity.title, mean.mean, self.low, self.high, expected
             checks.append(Check(arm.title, *about, self.quantity.unit, self.quantity.digits, span, arm.name))
         return checks
 
@@ -296,33 +297,6 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Axis:
-    """An axis of a figure.
-
-    Attributes:
-        label: quantity and unit.
-        log: whether the scale is logarithmic.
-        ticks: places of the marks; empty for automatic ones.
-    """
-
-    label: str
-    log: bool = False
-    ticks: Sequence[float] = ()
-
-
-@dataclass(frozen=True)
-class Curve:
-    """One line of a figure: places, values, and the ends of a band; `theory` is a prediction, not a measurement."""
-
-    label: str
-    x: Sequence[float]
-    y: Sequence[float | None]
-    low: Sequence[float] = ()
-    high: Sequence[float] = ()
-    theory: bool = False
-
-
-@dataclass(frozen=True)
 class Dots:
     """A figure of the values of each arm, and their mean with its interval, for each quantity."""
 
@@ -345,13 +319,13 @@ class Course:
         """The lines of these arms, with the range over seeds as their bands."""
         return Lines(self.title, self.x, self.y, [one for arm in arms if (one := self._line(arm)).x])
 
-    def _line(self, arm: ArmMeasures) -> Curve:
-        found: dict[float, list[float]] = {}
+    def _line(self, arm: ArmMeasures) -> Line:
+        values: dict[float, list[float]] = {}
         for run in arm.runs.values():
-            for place, value in self.read(run):
+            for x, value in self.read(run):
                 if value is not None and math.isfinite(value):
-                    found.setdefault(place, []).append(value)
-        return mean_curve(arm.title, found)
+                    values.setdefault(x, []).append(value)
+        return mean_curve(arm.title, values)
 
 
 @dataclass(frozen=True)
@@ -361,7 +335,7 @@ class Lines:
     title: str
     x: Axis
     y: Axis
-    curves: Sequence[Curve]
+    curves: Sequence[Line]
     levels: Mapping[str, float] | None = None
     note: str = ""
 
@@ -443,11 +417,11 @@ class Probe:
 # ---------------------------------------------------------------- what probes share
 
 
-def mean_curve(label: str, values: Mapping[float, Sequence[float]]) -> Curve:
+def mean_curve(label: str, values: Mapping[float, Sequence[float]]) -> Line:
     """The mean of several values at each place; band: their range."""
-    places = sorted(values)
-    y = [values[place] for place in places]
-    return Curve(label, places, [*map(fmean, y)], [*map(min, y)], [*map(max, y)])
+    x = sorted(values)
+    y = [values[one] for one in x]
+    return Line(label, x, [*map(fmean, y)], [*map(min, y)], [*map(max, y)])
 
 
 def exponents(arms: Arms, key: str, quantity: Quantity) -> dict[int, float]:
@@ -456,12 +430,12 @@ def exponents(arms: Arms, key: str, quantity: Quantity) -> dict[int, float]:
     return slopes([math.log(arm.first[key]) for arm in arms], logs)
 
 
-def slopes(places: Sequence[float], values: Sequence[Mapping[int, float]]) -> dict[int, float]:
+def slopes(x: Sequence[float], values: Sequence[Mapping[int, float]]) -> dict[int, float]:
     """The slope of the line of least squares through one value at each place, seed by seed where all have one."""
-    if len({*places}) < 2:
+    if len({*x}) < 2:
         return {}
     seeds = [seed for seed in values[0] if all(seed in one for one in values)]
-    return {seed: linear_regression(places, [one[seed] for one in values]).slope for seed in seeds}
+    return {seed: linear_regression(x, [one[seed] for one in values]).slope for seed in seeds}
 
 
 def difference(name: str, one: Quantity, other: Quantity) -> Quantity:

@@ -23,10 +23,10 @@ FOLDERS = (ARMS, MEASURES, REPORT, TUNING)
 LOGS = "slurm"
 """Folder of what the jobs of a batch system print."""
 
-Found = dict[str, Any]
+Record = dict[str, Any]
 
 
-def read_record(folder: Path) -> Found | None:
+def read_record(folder: Path) -> Record | None:
     """The record of a study; None in a new folder.
 
     Args:
@@ -55,13 +55,13 @@ def read_record(folder: Path) -> Found | None:
     return None
 
 
-def _read(path: Path) -> Found:
+def _read(path: Path) -> Record:
     try:
-        found = unsealed_json(read(path, MOST_RECORD))
-        Study.parse(found["study"])
-        for seeds in (found["seeds"], found["first_seeds"]):
+        record = unsealed_json(read(path, MOST_RECORD))
+        Study.parse(record["study"])
+        for seeds in (record["seeds"], record["first_seeds"]):
             check_seeds([*seeds])
-        if not isinstance(found["base"], dict) or not isinstance(found.get("texts", {}), dict):
+        if not isinstance(record["base"], dict) or not isinstance(record.get("texts", {}), dict):
             raise ValueError(_("its base or its texts are not tables"))
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -70,10 +70,10 @@ def _read(path: Path) -> Found:
             path=path,
             reason=reason[:120],
         ) from None
-    return found
+    return record
 
 
-def write_record(folder: Path, given: Found, found: Mapping[str, Any] | None) -> Found:
+def write_record(folder: Path, given: Record, recorded: Mapping[str, Any] | None) -> Record:
     """Write the record of a call, after comparing it with the one that is there.
 
     Returns:
@@ -82,23 +82,23 @@ def write_record(folder: Path, given: Found, found: Mapping[str, Any] | None) ->
     Args:
         folder: the study's folder.
         given: the record of this call.
-        found: the recorded one.
+        recorded: the recorded one.
 
     Raises:
         UsageError: the folder is another study's, or has runs of seeds that are not asked for now.
         StorageError: it cannot be written.
     """
-    began = given["seeds"] if found is None else found["first_seeds"]
+    began = given["seeds"] if recorded is None else recorded["first_seeds"]
     given = given | {"first_seeds": [seed for seed in began if seed in given["seeds"]] or given["seeds"]}
-    if found is not None:
-        difference = first_difference(_essence(found), _essence(given))
+    if recorded is not None:
+        difference = first_difference(_essence(recorded), _essence(given))
         if difference:
             raise UsageError(
                 "{path}: contains another study: {difference}; choose another --out", path=folder, difference=difference
             )
         # Runs of arms: trials of tuning have a seed of their own.
-        begun = [folder / ARMS / arm["name"] for arm in found["study"]["arms"]]
-        left_out = [seed for seed in found["seeds"] if seed not in given["seeds"]]
+        begun = [folder / ARMS / arm["name"] for arm in recorded["study"]["arms"]]
+        left_out = [seed for seed in recorded["seeds"] if seed not in given["seeds"]]
         kept = [seed for seed in left_out if any((arm / f"seed-{seed}" / "config.toml").exists() for arm in begun)]
         if kept:
             raise UsageError(
@@ -107,12 +107,12 @@ def write_record(folder: Path, given: Found, found: Mapping[str, Any] | None) ->
                 kept=", ".join(map(str, kept)),
             )
     content = sealed_json(given)
-    if found is None or read(folder / RECORD, MOST_RECORD) != content:
+    if recorded is None or read(folder / RECORD, MOST_RECORD) != content:
         replace_durably(folder / RECORD, content)
     return given
 
 
-def seeds_of(study: Study, given: Sequence[int] | None, found: Mapping[str, Any] | None) -> tuple[int, ...]:
+def seeds_of(study: Study, given: Sequence[int] | None, recorded: Mapping[str, Any] | None) -> tuple[int, ...]:
     """The seeds of a call.
 
     A study that leaves its seeds to the default keeps those of its record, should the default have changed since.
@@ -120,14 +120,14 @@ def seeds_of(study: Study, given: Sequence[int] | None, found: Mapping[str, Any]
     Args:
         study: as its budget allows it.
         given: with the command.
-        found: the record of the folder, if there is one.
+        recorded: the record of the folder, if there is one.
     """
     if given is not None:
         return tuple(given)
-    return study.seeds if found is None or "seeds" in study.model_fields_set else tuple(found["seeds"])
+    return study.seeds if recorded is None or "seeds" in study.model_fields_set else tuple(recorded["seeds"])
 
 
-def _essence(record: Mapping[str, Any]) -> Found:
+def _essence(record: Mapping[str, Any]) -> Record:
     """The parts in which two calls of the same study agree: not its wording, its seeds, or its probes.
 
     Margin and contrasts are among them: they are declared before anything runs.

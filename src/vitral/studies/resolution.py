@@ -276,12 +276,12 @@ def tokenizers_of(study: Study) -> dict[str, Tokenizer]:
     Raises:
         UsageError: two runs have different tokenizers of one kind, so that losses could not be compared.
     """
-    found: dict[str, Tokenizer] = {}
+    tokenizers: dict[str, Tokenizer] = {}
     for arm in study.arms:
         source = source_of(arm)
         if source is None:
             continue
-        former = found.setdefault(tokens_key(source.config.corpus), source.tokenizer)
+        former = tokenizers.setdefault(tokens_key(source.config.corpus), source.tokenizer)
         if former.plain() != source.tokenizer.plain():
             raise UsageError(
                 "study {study}, arm {arm}: the tokenizer of {run} is not that of the run of another arm; put them in "
@@ -290,7 +290,7 @@ def tokenizers_of(study: Study) -> dict[str, Tokenizer]:
                 arm=arm.name,
                 run=arm.run,
             )
-    return found
+    return tokenizers
 
 
 def tokens_key(config: CorpusConfig) -> str:

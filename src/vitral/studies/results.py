@@ -19,7 +19,7 @@ from vitral.studies.design import Arm, BudgetName, Study
 from vitral.studies.estimator import variance_of_trials
 from vitral.studies.record import ARMS
 from vitral.studies.resolution import tokens_trained
-from vitral.studies.study_file import told
+from vitral.studies.study_file import translated
 
 CURVE_POINTS = 20
 
@@ -200,9 +200,9 @@ class StudyResult:
         return next(arm for arm in self.arms if arm.arm.name == name)
 
     @property
-    def told(self) -> "StudyResult":
-        """The same result with the catalogue's texts in the current language; see `study_file.told`."""
-        study = told(self.study)
+    def translated(self) -> "StudyResult":
+        """The same result with the catalogue's texts in the current language; see `study_file.translated`."""
+        study = translated(self.study)
         if study is self.study:
             return self
         named = {arm.name: arm for arm in study.arms}

@@ -164,12 +164,12 @@ def fit_law(quantities: Mapping[str, Sequence[float]], losses: Sequence[float], 
         residuals = lambda theta: special.logsumexp(each(theta), axis=1) - target  # noqa: E731
         how: dict[str, Any] = {"jac": jacobian, "bounds": (*bounds,), **dict.fromkeys(("xtol", "ftol", "gtol"), 1e-12)}
         tries.append(optimize.least_squares(residuals, start, max_nfev=200, **how))
-    found = min(tries, key=lambda one: one.cost)
-    if has_floor and found.jac[:, terms.index(())].max() < NO_FLOOR:
+    best = min(tries, key=lambda one: one.cost)
+    if has_floor and best.jac[:, terms.index(())].max() < NO_FLOOR:
         return fit_law(quantities, losses, bare)
-    freedom = len(target) - len(found.x)
-    spread = math.sqrt(2 * found.cost / freedom)
-    numbers = _uncertain(found.x, found.jac, spread)
+    freedom = len(target) - len(best.x)
+    spread = math.sqrt(2 * best.cost / freedom)
+    numbers = _uncertain(best.x, best.jac, spread)
     levels = numbers[:num] + parts @ (numbers[num:] * centre)
     return Fit(dict(zip(terms, levels, strict=True)), dict(zip(names, numbers[num:], strict=True)), spread, freedom)
 

@@ -45,7 +45,7 @@ FIRST = (
 """The order of lists; further named studies follow by name."""
 TEXTS = ("title", "question", "source", "claim", "design")
 """Of a study, for its page; a catalogue of sentences has them as they are in the files."""
-_PLACE = re.compile(r"\{(\w*)\}")
+_PLACEHOLDER = re.compile(r"\{(\w*)\}")
 
 
 def study_names() -> dict[str, str]:
@@ -69,7 +69,7 @@ def study_named(name: str) -> Study:
     return parse_study(tomllib.loads(_text(name)), f"{name}.toml")
 
 
-def told(study: Study) -> Study:
+def translated(study: Study) -> Study:
     """The study with its texts and its arms' titles in the current language, where they are the catalogue's.
 
     A text that is not the catalogue's, such as that of a user's own study, stays as it is.
@@ -91,8 +91,8 @@ def _text(name: str) -> str:
 
 @cache
 def _names() -> tuple[str, ...]:
-    found = {file.name.removesuffix(".toml") for file in CATALOGUE.iterdir() if file.name.endswith(".toml")}
-    return tuple(sorted(found, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name)))
+    names = {file.name.removesuffix(".toml") for file in CATALOGUE.iterdir() if file.name.endswith(".toml")}
+    return (*FIRST, *sorted(names.difference(FIRST)))
 
 
 def read_study(path: Path) -> Study:
@@ -106,14 +106,14 @@ def read_study(path: Path) -> Study:
 
 def titles_of(text: str) -> dict[str, Message]:
     """The titles of the arms in a study's file, those of a grid with the values of their rows."""
-    found: dict[str, Message] = {}
+    titles: dict[str, Message] = {}
     data = tomllib.loads(text)
     for arm in data["arms"]:
         for rows in itertools.product(*_named(arm.get("grid", ()), data.get("axes", {}))):
             values = {key: value for row in rows for key, value in row.items()}
             title = N_(arm["title"]).format(**values) if values else N_(arm["title"])
-            found[title] = title
-    return found
+            titles[title] = title
+    return titles
 
 
 class _Shorthands(Config):
@@ -133,16 +133,19 @@ def parse_study(data: Mapping[str, Any], where: str) -> Study:
     Raises:
         UsageError: they are no study; one line names the key.
     """
-    found = _Shorthands.parse({key: data[key] for key in data.keys() & _Shorthands.model_fields}, where)
-    if found.changes and not found.budgets:
+    shorthands = _Shorthands.parse({key: data[key] for key in data.keys() & _Shorthands.model_fields}, where)
+    if shorthands.changes and not shorthands.budgets:
         raise UsageError(
             "{where}: changes: only a study with budgets has them; write them into the file that base names",
             where=where,
         )
     budgets = {
-        name: one.plain() | {"changes": merge(found.changes, one.changes)} for name, one in found.budgets.items()
+        name: one.plain() | {"changes": merge(shorthands.changes, one.changes)}
+        for name, one in shorthands.budgets.items()
     }
-    arms = [plain for index, arm in enumerate(found.arms) for plain in _arms(arm, found, f"{where}: arms.{index}")]
+    arms = [
+        plain for index, arm in enumerate(shorthands.arms) for plain in _arms(arm, shorthands, f"{where}: arms.{index}")
+    ]
     rest = {key: value for key, value in data.items() if key not in ("changes", "axes")}
     return Study.parse({**rest, "budgets": budgets, "arms": arms}, where)
 
@@ -183,7 +186,7 @@ def _filled(value: Any, values: Mapping[str, Any], where: str) -> Any:
         return [_filled(each, values, where) for each in value]
     if not isinstance(value, str):
         return value
-    for key in _PLACE.findall(value):
+    for key in _PLACEHOLDER.findall(value):
         if key not in values:
             known = ", ".join(values)
             raise UsageError(
@@ -193,5 +196,5 @@ def _filled(value: Any, values: Mapping[str, Any], where: str) -> Any:
                 key=key,
                 known=known,
             )
-    whole = _PLACE.fullmatch(value)
-    return values[whole[1]] if whole else _PLACE.sub(lambda place: str(values[place[1]]), value)
+    whole = _PLACEHOLDER.fullmatch(value)
+    return values[whole[1]] if whole else _PLACEHOLDER.sub(lambda match: str(values[match[1]]), value)

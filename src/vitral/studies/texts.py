@@ -18,10 +18,10 @@ from vitral.training import RunConfig
 from vitral.training.costs import require_training_memory
 
 
-def mean_baselines(found: Sequence[NgramBaselines]) -> NgramBaselines:
+def mean_baselines(several: Sequence[NgramBaselines]) -> NgramBaselines:
     """The mean of several texts' baselines."""
-    orders = {order: fmean(one.orders[order] for one in found) for order in found[0].orders}
-    return NgramBaselines(orders, fmean(one.test_bigram_entropy for one in found))
+    orders = {order: fmean(one.orders[order] for one in several) for order in several[0].orders}
+    return NgramBaselines(orders, fmean(one.test_bigram_entropy for one in several))
 
 
 class Texts:
@@ -111,5 +111,5 @@ def require_fit(
 def baselines_of(base: ResolvedArm, seeds: Sequence[int], texts: Texts) -> NgramBaselines:
     """N-gram baselines of the base arm's text; where seeds draw it, their mean over the seeds."""
     datasets = [texts.of(base.seeded(seed).corpus) for seed in (seeds if base.draws_text else seeds[:1])]
-    found = [texts.baselines(dataset, final_split(dataset)) for dataset in datasets]
-    return found[0] if len({id(one) for one in found}) == 1 else mean_baselines(found)
+    each = [texts.baselines(dataset, final_split(dataset)) for dataset in datasets]
+    return each[0] if len({id(one) for one in each}) == 1 else mean_baselines(each)

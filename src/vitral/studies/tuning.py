@@ -23,7 +23,7 @@ from vitral.core.config import assignment, merge
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.runs import is_run
-from vitral.studies.design import TUNING_SEEDS, Study, Tune, factor_name
+from vitral.studies.design import TUNING_SEEDS, Study, Tune
 from vitral.studies.executors import Work
 from vitral.studies.jobs import Job
 from vitral.studies.record import TUNING
@@ -48,14 +48,14 @@ def rows(tune: Tune, config: RunConfig) -> tuple[Row, ...]:
     Raises:
         UsageError: the configuration has none of the keys, or a value is not a number.
     """
-    found = {key: factors for key, factors in tune.items() if _value(config, key) is not None}
-    if tune and not found:
+    factors_by_key = {key: factors for key, factors in tune.items() if _value(config, key) is not None}
+    if tune and not factors_by_key:
         raise UsageError(
             "tune: the configuration has no {keys}; give the arm its own tune, or tune = {{}}", keys=", ".join(tune)
         )
     made = dict[tuple[float, ...], Row]()
-    for factors in zip(*found.values(), strict=True):
-        row = dict(zip(found, factors, strict=True))
+    for factors in zip(*factors_by_key.values(), strict=True):
+        row = dict(zip(factors_by_key, factors, strict=True))
         made.setdefault(tuple(_values(config, row).values()), row)
     return tuple(made.values())
 
@@ -72,8 +72,14 @@ def scaled(arm: ResolvedArm, row: Row) -> ResolvedArm:
 
 
 def trial_name(arm: str, row: Row, seed: int) -> str:
-    """The run folder of a trial and a seed, relative to the study's folder."""
-    return f"{TUNING}/{arm}/x{factor_name(_factor(row))}-seed-{seed}"
+    """The run folder of a trial and a seed, relative to the study's folder.
+
+    It has all digits of the factor but the last, which rounding may change.
+
+    >>> trial_name("base", {"model.dropout": 0.2**2 / 0.5}, 0)
+    'tuning/base/x0.08-seed-0'
+    """
+    return f"{TUNING}/{arm}/x{_factor(row):.15g}-seed-{seed}"
 
 
 def _factor(row: Row) -> float:
@@ -136,27 +142,27 @@ def tune_arms(arms: Sequence[ResolvedArm], work: Work) -> tuple[tuple[ResolvedAr
         work: trains what is not there.
     """
     study, out, base = work.study, work.out, arms[0].arm.name
-    untuned, tried, found = {arm.arm.name: arm for arm in arms}, dict[str, list[Row]](), dict[str, Tuned]()
+    untuned, tried, choices = {arm.arm.name: arm for arm in arms}, dict[str, list[Row]](), dict[str, Tuned]()
 
     def row_of(name: str) -> Row:
         """That of the trial that is chosen so far."""
-        return next((row for row in tried[name] if name in found and _factor(row) == found[name].chosen), AS_IT_IS)
+        return next((row for row in tried[name] if name in choices and _factor(row) == choices[name].chosen), AS_IT_IS)
 
-    def tell(names: Sequence[str]) -> None:
+    def train_and_choose(names: Sequence[str]) -> None:
         """Train the trials of these arms that are not there, and choose."""
         jobs = list[Job]()
         for name in names:
             before = untuned[name].arm.init_from
-            parent = (before, row_of(before)) if before in found else None
+            parent = (before, row_of(before)) if before in choices else None
             jobs += [job for row in tried[name] for _arm, job in _trial(untuned[name], row, out, parent)]
         work.train(jobs)
         trials = {name: [_read(untuned[name], row, work) for row in tried[name]] for name in names if tried[name]}
-        found.update({name: Tuned(name, tuple(each), 1.0, False) for name, each in trials.items()})
-        error = trial_error(found.values())
+        choices.update({name: Tuned(name, tuple(each), 1.0, False) for name, each in trials.items()})
+        error = trial_error(choices.values())
         for name, each in trials.items():
             config = scaled(untuned[base], row_of(base)).config
             values = {key: value for key in each[0].values if (value := _value(config, key)) is not None}
-            found[name] = chosen(name, each, None if name == base else values, error)
+            choices[name] = chosen(name, each, None if name == base else values, error)
 
     for wave in work.waves({arm.arm.name: arm.arm.init_from for arm in arms}):
         for name in wave:
@@ -164,20 +170,22 @@ def tune_arms(arms: Sequence[ResolvedArm], work: Work) -> tuple[tuple[ResolvedAr
                 flops = scaled(untuned[before], row_of(before)).all_flops
                 untuned[name] = replace(untuned[name], inherited_flops=flops)
             tried[name] = [*_planned(study, arms, untuned[name])]
-        tell(wave)
+        train_and_choose(wave)
         for _time in range(MOST_FURTHER):
-            for name in (one for one in wave if one in found):
-                tried[name] += _further(untuned[name], tried[name], found[name], arms, work)
-            tell(wave)
+            for name in (one for one in wave if one in choices):
+                tried[name] += _further(untuned[name], tried[name], choices[name], arms, work)
+            train_and_choose(wave)
     tuned_arms = (arm.arm.name for arm in arms if study.tuned(arm.arm))
-    return tuple(scaled(arm, row_of(name)) for name, arm in untuned.items()), tuple(found[name] for name in tuned_arms)
+    return tuple(scaled(arm, row_of(name)) for name, arm in untuned.items()), tuple(
+        choices[name] for name in tuned_arms
+    )
 
 
 def _further(
-    arm: ResolvedArm, tried: Sequence[Row], found: Tuned, arms: Sequence[ResolvedArm], work: Work
+    arm: ResolvedArm, tried: Sequence[Row], choice: Tuned, arms: Sequence[ResolvedArm], work: Work
 ) -> list[Row]:
     """The row beyond an edge that is there or can be tried, if there is one."""
-    row = edge(arm, tried, found)
+    row = edge(arm, tried, choice)
     if row is None:
         return []
     if not is_run(work.out / trial_name(arm.arm.name, row, TUNING_SEEDS[0])):
@@ -188,16 +196,16 @@ def _further(
     return [row]
 
 
-def edge(arm: ResolvedArm, tried: Sequence[Row], found: Tuned) -> Row | None:
+def edge(arm: ResolvedArm, tried: Sequence[Row], choice: Tuned) -> Row | None:
     """The row beyond the chosen one at the same ratio, where that is the first or the last; None where there is none.
 
     There is none either where it makes the same values as another row, as those of whole numbers may. Where no trial is
     finite, it is the one below the first.
     """
     order = sorted(tried, key=_factor)
-    if len(order) < 2 or not found.at_edge:
+    if len(order) < 2 or not choice.at_edge:
         return None
-    is_last = found.chosen == _factor(order[-1]) and any(trial.loss is not None for trial in found.trials)
+    is_last = choice.chosen == _factor(order[-1]) and any(trial.loss is not None for trial in choice.trials)
     last, before = (order[-1], order[-2]) if is_last else (order[0], order[1])
     row = {key: last[key] ** 2 / before[key] for key in last}
     return None if _values(arm.config, row) in [_values(arm.config, one) for one in tried] else row
@@ -213,10 +221,10 @@ def _read(arm: ResolvedArm, row: Row, work: Work) -> Trial:
 
 def _values(config: RunConfig, row: Row) -> dict[str, float]:
     """The configuration's values times the factors; a whole number stays whole, and at least 1 unless it is 0."""
-    found = {key: (_value(config, key), factor) for key, factor in row.items()}
+    scaled_by = {key: (_value(config, key), factor) for key, factor in row.items()}
     return {
         key: max(min(value, 1), round(value * factor)) if isinstance(value, int) else value * factor
-        for key, (value, factor) in found.items()
+        for key, (value, factor) in scaled_by.items()
         if value is not None
     }
 

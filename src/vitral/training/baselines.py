@@ -80,8 +80,8 @@ def counted_beside(dataset: Dataset, check: Callable[[], None]) -> Counting:
     def count() -> None:
         with suppress(InvalidStateError):  # it was cancelled at the last moment
             try:
-                found = None if child is None else _awaited(*child, tick, counting.is_needed)
-                counting.set_result(_counted(dataset, tick) if found is None else found)
+                baselines = None if child is None else _awaited(*child, tick, counting.is_needed)
+                counting.set_result(_counted(dataset, tick) if baselines is None else baselines)
             except BaseException as error:
                 counting.set_exception(error)
 

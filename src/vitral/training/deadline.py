@@ -90,12 +90,12 @@ def steps_in(
             seconds=seconds,
         )
     steps = min(max(LEAST, steps), most_steps(config, num_tokens))  # a busy machine may load the program for longer
-    told = N_(
+    sentence = N_(
         "plan: layers {layers}, width {width}, dropout {rate:g}: {steps:,} steps of {milliseconds:.1f} ms in {time}, "
         "{passes:.1f} passes over the text"
     )
     notes.append(
-        told.format(
+        sentence.format(
             layers=config.model.num_layers,
             width=config.model.d_model,
             rate=max(config.model.dropout.plain().values()),

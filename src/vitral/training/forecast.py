@@ -97,13 +97,13 @@ class Forecast(Shown, Tabular):
 
     def records(self) -> list[dict[str, Any]]:
         """One row for each quantity that is known: its least and its most."""
-        found = [
+        rows = [
             (N_("memory of one"), N_("bytes"), (self.memory, self.memory)),
             (N_("operations per token"), N_("FLOPs"), (self.flops_per_token, self.flops_per_token)),
             (N_("tokens per second"), N_("tokens/s"), self.tokens_per_second),
             (N_("training"), N_("hours"), self.hours),
         ]
-        return [{"quantity": name, "unit": unit, "low": of[0], "high": of[1]} for name, unit, of in found if of]
+        return [{"quantity": name, "unit": unit, "low": of[0], "high": of[1]} for name, unit, of in rows if of]
 
 
 def forecast_of(name: str, config: RunConfig, vocab_size: int, *, gpus: int, kind: str, measure: bool) -> Forecast:
@@ -183,12 +183,12 @@ def _published(columns: int, kind: Accelerator, known: Mapping[str, Accelerator]
     if kind.utilisation:
         published = {kind.kind: kind.utilisation}
     lows, highs = zip(*published.values(), strict=True)
-    said = N_(
+    sentence = N_(
         "Speed: {low:.0%} to {high:.0%} of the peak, as published trainings reach on {kinds}; --measure times this "
         "machine's device instead."
     )
     shares = min(lows), max(highs)
-    return shares, _(said, low=shares[0], high=shares[1], kinds=", ".join(published))
+    return shares, _(sentence, low=shares[0], high=shares[1], kinds=", ".join(published))
 
 
 def _measured(config: RunConfig, vocab_size: int) -> tuple[Accelerator, Range, str]:

@@ -255,12 +255,12 @@ def evaluate(trainer: Trainer) -> dict[str, float]:
     """
     trainer.count_baselines()
     most = trainer.config.training.evaluation_tokens
-    found = {name: trainer.measured(name, most) for name in ("validation", "test")}
-    told = {f"{name}_loss": one.loss for name, one in found.items()}
-    told |= {f"{name}_exact_match": one.answers.share for name, one in found.items() if one.answers is not None}
+    measured = {name: trainer.measured(name, most) for name in ("validation", "test")}
+    losses = {f"{name}_loss": one.loss for name, one in measured.items()}
+    losses |= {f"{name}_exact_match": one.answers.share for name, one in measured.items() if one.answers is not None}
     if trainer.filling is not None and trainer.masking is None:
-        told |= {f"{name}_masked_loss": trainer.measured(name, most, trainer.filling).loss for name in found}
-    return told
+        losses |= {f"{name}_masked_loss": trainer.measured(name, most, trainer.filling).loss for name in measured}
+    return losses
 
 
 def save(trainer: Trainer, *, together: bool = True) -> None:
@@ -361,8 +361,8 @@ def _require_finite(trainer: Trainer, loss: float, norm: float, state: float) ->
         culprit = _not_finite(N_("the gradient of {name} is not finite"), gradients)
         culprit = culprit or N_("the gradients' norm is {norm}").format(norm=norm)
     step, sentence = trainer.state.step, N_("stopped before step {step}: {culprit} (batch {batch} of seed {seed})")
-    said = sentence.format(culprit=culprit, step=step + 1, batch=step, seed=trainer.config.seed)
-    raise _stopped(trainer, said)
+    message = sentence.format(culprit=culprit, step=step + 1, batch=step, seed=trainer.config.seed)
+    raise _stopped(trainer, message)
 
 
 SHAPES: dict[str, Callable[[float, float], float]] = {

@@ -164,11 +164,11 @@ def orthogonalise(
         return x
     gram = x @ x.mT
     product: Tensor | None = None
-    for place, (a, b, c) in enumerate(POLYNOMIALS):
+    for iteration, (a, b, c) in enumerate(POLYNOMIALS):
         factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
         factor.diagonal(dim1=1, dim2=2).add_(a)
         product = factor if product is None else factor @ product
-        if place < len(POLYNOMIALS) - 1:
+        if iteration < len(POLYNOMIALS) - 1:
             gram = factor @ gram @ factor
     return x if product is None else product @ x
 
@@ -218,7 +218,7 @@ class Muon(Optimizer):
     def _move(self, shape: tuple[int, int], updates: Mapping[nn.Parameter, Tensor], rate: float) -> None:
         """Move the matrices of one shape, each of which is needed whole."""
         pieces: list[Tensor] = []
-        places: list[tuple[nn.Parameter, int, int]] = []
+        slices: list[tuple[nn.Parameter, int, int]] = []
         for parameter, update in updates.items():
             width = parameter.shape[1]
             if shape not in (_oriented(rows, width) for rows in self._rows[parameter]):
@@ -227,10 +227,10 @@ class Muon(Optimizer):
             for piece in ranks.full_tensor(update).split(self._rows[parameter]):
                 if _oriented(len(piece), width) == shape:
                     pieces.append(piece.mT if len(piece) > width else piece)
-                    places.append((parameter, begin, len(piece)))
+                    slices.append((parameter, begin, len(piece)))
                 begin += len(piece)
         directions = orthogonalise(torch.stack(pieces), in_bfloat16=self._in_bfloat16)
-        for (parameter, begin, rows), direction in zip(places, directions, strict=True):
+        for (parameter, begin, rows), direction in zip(slices, directions, strict=True):
             width, first, here = parameter.shape[1], ranks.first_row(parameter), ranks.local_rows(parameter)
             upright = direction.mT if rows > width else direction
             top, bottom = max(begin, first), min(begin + rows, first + len(here))
@@ -337,18 +337,18 @@ def build_optimizer(
 
 def stacked_matrices(model: Transformer) -> dict[str, tuple[int, ...]]:
     """Names of the matrices inside the blocks, with the numbers of rows of stacked matrices."""
-    found: dict[str, tuple[int, ...]] = {}
+    matrices: dict[str, tuple[int, ...]] = {}
     for name, module in model.named_modules():
         if not name.startswith(INSIDE):
             continue
         if isinstance(module, MultiHeadAttention):
-            found[f"{name}.in_proj.weight"] = module.widths
+            matrices[f"{name}.in_proj.weight"] = module.widths
         elif isinstance(module, nn.LSTM):
             for of in ("ih", "hh"):
-                found[f"{name}.weight_{of}_l0"] = (module.hidden_size,) * GATES
+                matrices[f"{name}.weight_{of}_l0"] = (module.hidden_size,) * GATES
         elif isinstance(module, nn.Linear):
-            found.setdefault(f"{name}.weight", (module.out_features,))
-    return found
+            matrices.setdefault(f"{name}.weight", (module.out_features,))
+    return matrices
 
 
 def _adamw(model: Transformer, config: AdamWConfig, without: Set[str], *, fused: bool) -> AdamW:

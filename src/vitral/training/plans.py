@@ -166,7 +166,7 @@ def _plainest(config: RunConfig) -> RunConfig:
     return config.with_training(dtype=dtype, compile=False)
 
 
-def _told(config: RunConfig) -> Message:
+def _arithmetic(config: RunConfig) -> Message:
     """Precision and compilation."""
     sentence = N_("{dtype}, compiled") if config.training.compile else N_("{dtype}, not compiled")
     return sentence.format(dtype=config.training.dtype)
@@ -193,8 +193,8 @@ def _fastest(trials: _Trials, config: RunConfig) -> Timed:
     def enter(one: RunConfig) -> Timed:
         timed.append((one, trials.time(one, A_TRIAL)))
         sentence = N_("{before}, {plan} {milliseconds:.1f} ms") if said else N_("{plan} {milliseconds:.1f} ms")
-        told = {"plan": _told(one), "milliseconds": 1000 * timed[-1][1]}
-        said.append(sentence.format(before=said[-1] if said else "", **told))
+        values = {"plan": _arithmetic(one), "milliseconds": 1000 * timed[-1][1]}
+        said.append(sentence.format(before=said[-1] if said else "", **values))
         return min(timed, key=lambda each: each[1] * (SAVED if each is timed[0] else 1))
 
     plainest = _plainest(config)
@@ -207,7 +207,7 @@ def _fastest(trials: _Trials, config: RunConfig) -> Timed:
             best = enter(best[0].with_training(compile=True))
         except Exception as error:  # the compiler and its backends raise many types
             trials.notes.append(no_compiler(error))
-    trials.notes.append(FASTEST.format(plan=_told(best[0]), times=said[-1]))
+    trials.notes.append(FASTEST.format(plan=_arithmetic(best[0]), times=said[-1]))
     return best
 
 
@@ -221,26 +221,26 @@ def _fitting_size(trials: _Trials, sizes: Sequence[RunConfig], allowed: float) -
     work = [cost(config.model, 1).forward_flops for config in sizes]
     timed: dict[int, tuple[Timed, list[str]]] = {}
 
-    def seconds(place: int) -> float:
-        if place not in timed:
+    def seconds(index: int) -> float:
+        if index not in timed:
             own = replace(trials, notes=[])
-            timed[place] = _fastest(own, sizes[place]), own.notes
-        return timed[place][0][1]
+            timed[index] = _fastest(own, sizes[index]), own.notes
+        return timed[index][0][1]
 
-    def has_enough(place: int, a_step: float) -> bool:
-        return place == 0 or allowed / a_step >= LADDER[place].least_steps
+    def has_enough(index: int, a_step: float) -> bool:
+        return index == 0 or allowed / a_step >= LADDER[index].least_steps
 
-    place = max(n for n in range(len(sizes)) if has_enough(n, seconds(0) * work[n] / work[0]))
-    while not has_enough(place, seconds(place)):
-        place -= 1
-    for larger in range(place + 1, len(sizes)):
-        foretold = seconds(place) * work[larger] / work[place]
+    index = max(n for n in range(len(sizes)) if has_enough(n, seconds(0) * work[n] / work[0]))
+    while not has_enough(index, seconds(index)):
+        index -= 1
+    for larger in range(index + 1, len(sizes)):
+        foretold = seconds(index) * work[larger] / work[index]
         if larger in timed or not has_enough(larger, foretold) or not has_enough(larger, seconds(larger)):
             break
-        place = larger
-    found, notes = timed[place]
+        index = larger
+    chosen, notes = timed[index]
     trials.notes += notes
-    return found
+    return chosen
 
 
 def _regularised(trials: _Trials, config: RunConfig, seconds: float, allowed: float, num_tokens: int) -> Timed:

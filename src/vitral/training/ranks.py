@@ -267,9 +267,9 @@ def any_of(*flags: bool) -> list[bool]:
     """For each flag, whether it is set on some rank."""
     if size() == 1:
         return [*flags]
-    found = torch.tensor(flags, dtype=torch.uint8)
-    dist.all_reduce(found, dist.ReduceOp.MAX)
-    return found.bool().tolist()
+    on_any = torch.tensor(flags, dtype=torch.uint8)
+    dist.all_reduce(on_any, dist.ReduceOp.MAX)
+    return on_any.bool().tolist()
 
 
 def all_to_all(flat: Tensor) -> Sequence[Tensor]:
@@ -278,9 +278,9 @@ def all_to_all(flat: Tensor) -> Sequence[Tensor]:
         return [flat]
     here = flat if flat.is_cuda and "nccl" in dist.get_backend_config() else flat.cpu()
     mine = pad(here, (0, -len(flat) % size()))
-    found = torch.empty_like(mine)
-    dist.all_to_all_single(found, mine)
-    return [piece.clone() for piece in found.view(size(), -1)]
+    received = torch.empty_like(mine)
+    dist.all_to_all_single(received, mine)
+    return [piece.clone() for piece in received.view(size(), -1)]
 
 
 def all_gather(piece: Tensor) -> Tensor:
@@ -309,8 +309,8 @@ def require_same(what: str, content: str, code: int = UsageError.exit_code) -> N
         return
     mine = torch.frombuffer(bytearray(hashlib.sha256(content.encode()).digest()), dtype=torch.uint8)
     first, *others = all_gather(mine).view(size(), -1)
-    for other, found in enumerate(others, 1):
-        if not found.equal(first):
+    for other, digest in enumerate(others, 1):
+        if not digest.equal(first):
             error = UsageError("rank {rank} differs from rank 0: {what}", rank=other, what=_(what))
             error.exit_code = code
             raise error
@@ -318,11 +318,11 @@ def require_same(what: str, content: str, code: int = UsageError.exit_code) -> N
 
 def digest(tensors: Mapping[str, Tensor]) -> str:
     """SHA-256 of tensors by name; computed where there are several ranks."""
-    found = hashlib.sha256()
+    hashed = hashlib.sha256()
     for name, tensor in tensors.items() if size() > 1 else ():
-        found.update(name.encode())
-        found.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-    return found.hexdigest()
+        hashed.update(name.encode())
+        hashed.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return hashed.hexdigest()
 
 
 def full_tensor(tensor: Any) -> Tensor:
@@ -342,12 +342,12 @@ def first_row(tensor: Tensor) -> int:
 
 def gathered(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Whole tensors on rank 0, which are moved to the processor if they were not whole; nothing on the others."""
-    found: dict[str, Tensor] = {}
+    whole: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         all_of_it = full_tensor(tensor)
         if leads():
-            found[name] = all_of_it if all_of_it is tensor else all_of_it.cpu()
-    return found
+            whole[name] = all_of_it if all_of_it is tensor else all_of_it.cpu()
+    return whole
 
 
 class SilentFolder(RunFolder):

@@ -145,10 +145,10 @@ def _compare_machines(sealed: SealedRun, warn: Callable[[str], object], *, stric
     if recorded and (
         differences := environment_differences(recorded, describe_environment(), sealed.config.training.device)
     ):
-        found = "; ".join(differences)
+        listed = "; ".join(differences)
         if strict:
-            raise UsageError("{path}: --strict: {found}; the bits may differ", path=sealed.path, found=found)
-        warn(_("this machine differs from the one the run began on ({found}): the bits may differ", found=found))
+            raise UsageError("{path}: --strict: {found}; the bits may differ", path=sealed.path, found=listed)
+        warn(_("this machine differs from the one the run began on ({found}): the bits may differ", found=listed))
 
 
 def last_checkpoint(sealed: SealedRun, warn: Callable[[str], object]) -> Checkpoint:

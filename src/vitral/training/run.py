@@ -21,7 +21,7 @@ from vitral.data.tokenizers import Tokenizer, extends
 from vitral.evaluation import NgramBaselines
 from vitral.evaluation.losses import reading_of_config
 from vitral.model import Transformer, count_parameters
-from vitral.model.selfcheck import check_device
+from vitral.model.transformer import check_device
 from vitral.runs import LoadedRun, Parent, RunConfig, RunFolder, is_run, load_run
 from vitral.runs.checkpoint import FORMAT
 from vitral.runs.config import comparable
@@ -320,7 +320,7 @@ def with_reduction(config: RunConfig) -> RunConfig:
 def run_to_the_end(trainer: Trainer) -> RunFolder:
     """Train from the trainer's step to the last one, after an event with the sizes of the run."""
     config = trainer.config
-    trainer.tell(
+    trainer.notify(
         {
             "event": "start",
             "step": trainer.state.step,
@@ -336,9 +336,9 @@ def run_to_the_end(trainer: Trainer) -> RunFolder:
             "out": str(trainer.folder.path),
         }
     )
-    trainer.tell_baselines()
+    trainer.notify_baselines()
     if config.training.film:
-        noting(trainer.tell)(film_note(trainer))
+        noting(trainer.notify)(film_note(trainer))
     if trainer.is_sharded:
         trainer.shard()
     run_steps(trainer)

@@ -102,10 +102,10 @@ def norm_of(rows: Iterable[Float[Tensor, " rows"]]) -> Float[Tensor, ""]:
     return _folded(torch.cat(list(rows))[None])[0].sqrt()
 
 
-def _folded(found: Float[Tensor, "rows columns"]) -> Float[Tensor, " rows"]:
+def _folded(rows: Float[Tensor, "rows columns"]) -> Float[Tensor, " rows"]:
     """The sum of each row, by additions of the right half of the columns to the left one, in place."""
-    while found.shape[1] > 1:
-        left, right = found.split((found.shape[1] + 1) // 2, dim=1)
+    while rows.shape[1] > 1:
+        left, right = rows.split((rows.shape[1] + 1) // 2, dim=1)
         left[:, : right.shape[1]] += right
-        found = left
-    return found[:, 0]
+        rows = left
+    return rows[:, 0]

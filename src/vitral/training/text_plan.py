@@ -15,7 +15,7 @@ import numpy as np
 from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.data import BLOCK, Corpus, CorpusConfig, Dataset, prepare
-from vitral.data.answers import KIND_NAMES as TOLD_RECORDS
+from vitral.data.answers import KIND_NAMES as RECORD_NAMES
 from vitral.data.batches import source_lengths
 from vitral.data.tokenizers import alphabet_counts
 from vitral.model.config import DropoutConfig
@@ -105,8 +105,8 @@ class TextPlan:
     @property
     def lines(self) -> tuple[str, ...]:
         """The plan as English sentences: what the text is worth, and one for each choice."""
-        told = (KIND_NAMES[choice.key].format(value=choice.word, reason=choice.reason) for choice in self.choices)
-        return (*self.worth, *told)
+        lines = (KIND_NAMES[choice.key].format(value=choice.word, reason=choice.reason) for choice in self.choices)
+        return (*self.worth, *lines)
 
     def brief(self, *, has_dropout: bool) -> str:
         """All choices in one line, without reasons; without the dropout where it is chosen again by measured speed."""
@@ -187,7 +187,7 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
     if corpus.records is None:
         choose("corpus.split", *(_split(size) if corpus.shards is None else ("blocks", IN_FILES)))
     else:
-        kind = TOLD_RECORDS.get(config.corpus.records or "", N_("sequences of a task"))
+        kind = RECORD_NAMES.get(config.corpus.records or "", N_("sequences of a task"))
         why = N_("{number:,} {kind}, each whole in one split").format(number=len(corpus.records.distinct), kind=kind)
         choices.append(Choice("corpus.split", values["corpus.split"], why, is_pinned=True))
     choose("corpus.tokenizer", *(_tokenizer(size, alphabet, config) if corpus.shards is None else OF_TOKENS))
@@ -232,11 +232,13 @@ def _of_records(corpus: Corpus, config: RunConfig, values: Mapping[str, Any]) ->
     read = {"model.context_length": sources if config.model.shape == "encoder" else lengths - 1}
     if config.model.shape == "encoder-decoder":
         read = {"model.context_length": lengths - sources - 1, "model.source_length": sources}
-    for key, found in read.items():
+    for key, lengths_read in read.items():
         why = N_("that of the longest record")
-        if found.max() > LONGEST_RECORD:
-            why = N_("{number:,} records are longer and left out").format(number=int((found > LONGEST_RECORD).sum()))
-        yield key, int(min(found.max(), LONGEST_RECORD)), why
+        if lengths_read.max() > LONGEST_RECORD:
+            why = N_("{number:,} records are longer and left out").format(
+                number=int((lengths_read > LONGEST_RECORD).sum())
+            )
+        yield key, int(min(lengths_read.max(), LONGEST_RECORD)), why
     context, batch = _shape(config.training.minutes)
     usual = int(context * batch // np.minimum(lengths, LONGEST_RECORD).mean())
     many = N_("records in a step, with the usual number of tokens")
@@ -300,10 +302,10 @@ def _dropout(size: int, config: RunConfig, values: Mapping[str, Any]) -> tuple[d
     if minutes is not None:
         steps = EXPECTED_STEPS * max(min(1.0, minutes / SHAPES[1][0]), minutes / ENOUGH_MINUTES)
     times = steps * per_step / num_tokens
-    found = regularisation(times, config.model, num_tokens)
+    chosen = regularisation(times, config.model, num_tokens)
     often = N_("this text is seen so often that it would be learned by heart")
     rarely = N_("few passes over this text are expected")
-    return DropoutConfig(**found.dropout).plain(), often if found.dropout else rarely
+    return DropoutConfig(**chosen.dropout).plain(), often if chosen.dropout else rarely
 
 
 def _room(corpus: Corpus, config: RunConfig, values: Mapping[str, Any]) -> int:

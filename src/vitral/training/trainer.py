@@ -199,7 +199,7 @@ class Trainer:
         self.filling = filling_of(self.config.training.objective, self.dataset.tokenizer)
         self.device = self.model.token_embedding.weight.device
         loss = loss_function(self.model, self.masking)
-        self.loss = compiled(loss, noting(self.tell)) if self.config.training.compile else loss
+        self.loss = compiled(loss, noting(self.notify)) if self.config.training.compile else loss
 
     @property
     def is_finished(self) -> bool:
@@ -232,9 +232,9 @@ class Trainer:
     def emit(self, event: Event) -> None:
         """Write an event to metrics.jsonl and pass it to the callback."""
         self.folder.append_metric(event)
-        self.tell(event)
+        self.notify(event)
 
-    def tell(self, event: Event) -> None:
+    def notify(self, event: Event) -> None:
         """Pass an event to the callback; a line that it returns becomes a note in metrics.jsonl.
 
         An exception of the callback stops training at the next step, so that nothing trained is lost.
@@ -317,17 +317,17 @@ class Trainer:
         if self.baselines is None and self.counting is None and ranks.leads():
             self.counting = counted_beside(self.dataset, self.tick)
 
-    def tell_baselines(self) -> None:
+    def notify_baselines(self) -> None:
         """Pass the baselines to the callback, if they are counted."""
         if self.baselines is not None:
-            self.tell({"event": "lines", "ngrams": self.baselines.plain(), "problems": [*self.dataset.problems]})
+            self.notify({"event": "lines", "ngrams": self.baselines.plain(), "problems": [*self.dataset.problems]})
 
     def show_baselines(self) -> None:
         """Tell the baselines once counted; the run itself has them from its first evaluation."""
         counting = self.counting
         if self.baselines is None and counting is not None and counting.done() and counting.exception() is None:
             self.baselines = counting.result()
-            self.tell_baselines()
+            self.notify_baselines()
 
     def count_baselines(self) -> None:
         """Wait for the text's n-gram baselines unless they are sealed, and write and seal them.

@@ -47,11 +47,11 @@ def evaluate_early(trainer: Trainer) -> None:
     """
     trainer.looked = True
     try:
-        found = trainer.measured("validation", EARLY_TOKENS)
+        result = trainer.measured("validation", EARLY_TOKENS)
     except UsageError:
         return  # so few tokens may have no target, under the mask of a long prefix
-    if math.isfinite(found.loss):
-        losses = {"validation_loss": found.loss, "tokens": found.num_targets}
+    if math.isfinite(result.loss):
+        losses = {"validation_loss": result.loss, "tokens": result.num_targets}
         trainer.emit({"event": "early", "step": trainer.state.step, **losses})
         if predicts_next(trainer.config.training.objective):
             trainer.emit(sample_event(trainer))
@@ -117,7 +117,7 @@ def keep_frame(trainer: Trainer) -> None:
         return
     halves = {name: weight.half() for name, weight in weights.items()}
     if not all(half.isfinite().all() for half in halves.values()):
-        noting(trainer.tell)(N_("film: step {step} is left out: float16 cannot hold its weights").format(step=step))
+        noting(trainer.notify)(N_("film: step {step} is left out: float16 cannot hold its weights").format(step=step))
         return
     folder.write_frame(step, as_tensors(halves))
     film = folder.path / "film"

@@ -26,7 +26,8 @@ import { Sweep } from "./panes/Sweep";
 import { TakeTour, Tour } from "./panes/Tour";
 import { Worked } from "./panes/Worked";
 import { narrow, width } from "./panes/layout";
-import { readText } from "./panes/pieces";
+import { Trouble, readText } from "./panes/pieces";
+import type { About } from "./source";
 import { edits, fault, figure, guessing, isZero, language, origin, shown, theme, tour } from "./state";
 import { GAP } from "./tokens";
 import { asking } from "./tour";
@@ -34,12 +35,12 @@ import { LANGUAGES, N, Sentence as Written, number, plural, t } from "./words";
 
 /** Letters of the sentence that the heading shows. */
 const MOST_ASKED = 60;
-/** The headings along the page. */
-/** Those that only a model that continues a text has. */
-const NEXT = ["sweep", "choice", "going-on", "film"];
-const ALONG: [string, Written][] = [
-  ["gaps", N("gaps")], ["labels", N("labels")], ["alignment", N("source")], ["readers", N("two readers")],
-  ["overview", N("overview")], ["heads", N("heads")], ["worked", N("attention in steps")], ["numbers", N("one number")], ["stream", N("stream")], ["sweep", N("sweep")], ["choice", N("next token")], ["going-on", N("text")], ["film", N("film")], ["about", N("about")],
+const continues = ({ task }: About) => !task;
+/** The headings along the page, and which models have them. */
+const ALONG: [string, Written, ((about: About) => unknown)?][] = [
+  ["gaps", N("gaps"), ({ fills }) => fills], ["labels", N("labels"), ({ labels }) => labels], ["alignment", N("source"), ({ source }) => source], ["readers", N("two readers"), areTwo],
+  ["overview", N("overview")], ["heads", N("heads")], ["worked", N("attention in steps"), ({ contributions }) => contributions.some((part) => part.endsWith(".attn.out"))], ["numbers", N("one number")],
+  ["stream", N("stream"), ({ labels }) => !labels], ["sweep", N("sweep"), continues], ["choice", N("next token"), continues], ["going-on", N("text"), continues], ["film", N("film"), ({ film, task }) => film && !task], ["about", N("about")],
 ];
 
 export function App({ children }: { children?: ComponentChildren }) {
@@ -70,7 +71,7 @@ export function App({ children }: { children?: ComponentChildren }) {
         </Group>
         <h1>
           {about.source && shown.value ? <>{t("What does it answer to")} <em>“{shown.value.from.decode(shown.value.from.given!)}”</em>?</>
-            : asked.length ? <>{t(about.labels ? "Which label fits" : !about.task ? "What comes after" : asked.includes(EMPTY) ? "What fills the gap in" : "What could be hidden in")} <em>“{asked.length > MOST_ASKED && "… "}{asked.slice(-MOST_ASKED).join("")}”</em>?</>
+            : asked.length ? <>{t(about.labels ? "Which label fits" : !about.task ? "What comes after" : asked.indexOf(EMPTY) < asked.lastIndexOf(EMPTY) ? "What fills the gaps in" : asked.includes(EMPTY) ? "What fills the gap in" : "What could be hidden in")} <em>“{asked.length > MOST_ASKED && "… "}{asked.slice(-MOST_ASKED).join("")}”</em>?</>
             : t(about.task ? "What does it say?" : "What comes next?")}
         </h1>
       </header>}
@@ -85,7 +86,7 @@ export function App({ children }: { children?: ComponentChildren }) {
         {isDrawn && !alone && (
           <nav class="along" aria-label={t("Along the page")}>
             <Group label={t("Along the page")}>
-              {ALONG.filter(([id]) => (id !== "gaps" || about.fills) && (id !== "labels" || about.labels) && (id !== "stream" || !about.labels) && (!about.task || !NEXT.includes(id)) && (id !== "film" || about.film) && (id !== "alignment" || about.source) && (id !== "worked" || about.contributions.some((part) => part.endsWith(".attn.out"))) && (id !== "readers" || areTwo())).map(([id, name]) => <button onClick={() => goTo(id)}>{t(name)}</button>)}
+              {ALONG.filter(([, , has]) => !has || has(about)).map(([id, name]) => <button onClick={() => goTo(id)}>{t(name)}</button>)}
             </Group>
           </nav>
         )}
@@ -93,7 +94,7 @@ export function App({ children }: { children?: ComponentChildren }) {
         {edits.value.length > 0 && <Changes />}
         <Framed />
       </div>
-      {fault.value && <p role="alert">{t("The numbers could not be computed: {reason}", { reason: fault.value })}</p>}
+      <Trouble of={fault.value} />
       {isDrawn && (
         <Boundary of={shown.value} key={about.run}>
           <Labels />

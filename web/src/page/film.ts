@@ -5,6 +5,7 @@ import { batch, computed, effect, signal } from "@preact/signals";
 import { mean } from "./compute/readings";
 import { About, RATED, READ, Values } from "./source";
 import { Shown, fault, frame, origin, pause, shown, source } from "./state";
+import { reasonOf } from "./words";
 
 /** What a page says of a frame: what was measured of the trained model is not said of it. */
 export const frameOf = (about: About, step: number): About => ({ ...about, name: `${about.name}@${step}`, step, trained: about.step, loss: undefined, kinds: undefined, ablations: undefined });
@@ -30,7 +31,7 @@ effect(() => {
   if (to !== null && !from.about.film?.steps.includes(to)) return void (frame.value = now); // an address of another page
   from.at!(to).then(
     (made) => own === changes && (source.value = made),
-    (error: unknown) => own === changes && batch(() => ((frame.value = now), (fault.value = error instanceof Error ? error.message : String(error)))),
+    (error: unknown) => own === changes && batch(() => ((frame.value = now), (fault.value = reasonOf(error)))),
   );
 });
 

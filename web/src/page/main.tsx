@@ -5,10 +5,9 @@ import { render } from "preact";
 import { inner, worth } from "../arithmetic";
 import { ownSha256 } from "./bytes";
 import { isBackground, work } from "./compute/background";
-import { Carried, MORE, PARTS, Parts, Refused, difference } from "./carried";
+import { Carried, MORE, PARTS, Parts, Refused } from "./carried";
 import { scenes } from "./marks/drawn";
 import { Ngrams } from "./ngrams";
-import { sheet } from "./numbers/opened";
 import { Remote, Sheet, leads, openable } from "./numbers/opening";
 import { digitsOf, equation, leaves, textOf } from "./numbers/telling";
 import { Connection, Opening, complete, connect, renew } from "./panes/Connection";
@@ -17,13 +16,13 @@ import { Refusing } from "./panes/Refusing";
 import { kept, tensorsOf, tokenIn } from "./served";
 import type { Source } from "./source";
 import { content, give, start } from "./start";
-import { batch, computed, effect, signal } from "@preact/signals";
-import { beside, frame, read, relation, run, source, written } from "./state";
+import { batch, effect } from "@preact/signals";
+import { beside, read, relation, run, source, written } from "./state";
 import { tokenizerOf } from "./tokens";
+import { reasonOf } from "./words";
 
 give({
-  ...{ Carried, Ngrams, Remote, Sheet, batch, computed, difference, digitsOf, effect, equation, fillings, frame, inner, leads, leaves, openable },
-  ...{ ownSha256, scenes, sheet, signal, tensorsOf, textOf, tokenizerOf, worth },
+  ...{ Carried, Ngrams, Remote, Sheet, digitsOf, equation, fillings, inner, leads, leaves, openable, ownSha256, scenes, tensorsOf, textOf, tokenizerOf, worth },
 });
 
 /** The run that the address names. */
@@ -60,7 +59,7 @@ async function served(page: HTMLElement): Promise<Source | null> {
   try {
     return await connect(kept(token));
   } catch (error) {
-    render(<Opening reason={error instanceof Error ? error.message : String(error)} />, page);
+    render(<Opening reason={reasonOf(error)} />, page);
     addEventListener("hashchange", () => tokenIn(location.hash).token && location.reload());
     return null;
   }

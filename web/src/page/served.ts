@@ -5,9 +5,11 @@ import { signal } from "@preact/signals";
 import type { Drawn } from "./decoding/generation";
 import { frameOf } from "./film";
 import { About, Draws, Edit, Encoded, Relation, Source, Values, placed } from "./source";
+import { pause } from "./state";
 import { Tokens, opened, tokenizerOf, written } from "./tokens";
 import type { ModelGraph } from "./compute/program";
 import { Anatomy, Missing, Remote } from "./numbers/opening";
+import { reasonOf } from "./words";
 
 /** How the page stands with its server. A stranger has no token, or that of a server which ended. */
 export type Connection = "here" | "away" | "stranger";
@@ -70,8 +72,6 @@ export function tensorsOf(bytes: ArrayBuffer): Values {
   return found;
 }
 
-const pause = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds));
-
 /** Requests with the token; where the server does not answer, they are repeated until it does. */
 export class Line {
   private last = 0;
@@ -133,7 +133,7 @@ class Asking {
     const { signal: stop } = this.stop;
     const encoded = text
       ? await this.line.ask("/encode", (answer) => answer.json() as Promise<Encoded>, { run: this.run, text }, stop).catch(
-          (error: unknown): Encoded => ({ ids: [], unseen: [], fault: error instanceof Error ? error.message : String(error) }),
+          (error: unknown): Encoded => ({ ids: [], unseen: [], fault: reasonOf(error) }),
         )
       : await Promise.resolve({ ids: [], unseen: [] });
     if (this.asked === text) this.answered.value = { text, encoded };
@@ -205,12 +205,12 @@ export class Served implements Source {
     return this.tokens.decode(written(this.about, ids));
   }
 
-  /** As of every source; a sentence overtakes the one before it that asks for the same names. */
+  /** As of every source; a sentence overtakes the one before it that asks for the same names. A single name overtakes nothing: several figures ask for it at once. */
   async trace(ids: readonly number[], names: readonly string[], edits: readonly Edit[], step = this.frame): Promise<Values> {
     const kind = JSON.stringify([edits.length > 0, names.map((name) => placed(name)[0])]);
     const sentence = JSON.stringify([ids, this.given, step]);
     const before = this.asked.get(kind);
-    if (before && before.sentence !== sentence) before.stop.abort();
+    if (names.length > 1 && before && before.sentence !== sentence) before.stop.abort();
     const stop = new AbortController();
     const own = { sentence, stop };
     this.asked.set(kind, own);

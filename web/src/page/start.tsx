@@ -8,11 +8,11 @@ import type { Source } from "./source";
 import { changes, edits, ids, names, read, refresh, shown, source, text, theme, toggle, written } from "./state";
 import { answer as swept } from "./sweep";
 import { stops } from "./tour";
-import { language, learn, number, t } from "./words";
+import { language, learn } from "./words";
 
 /** Gives tests these parts, and those that every page has, by name. */
 export function give(parts: Record<string, unknown>): void {
-  Object.assign(globalThis, { vitralPage: { edits, ids, shown, source, swept, text, toggle, written, language, learn, number, t, ...parts } });
+  Object.assign(globalThis, { vitralPage: { edits, ids, shown, source, swept, text, toggle, written, ...parts } });
 }
 
 /** The text of an element that the page has. */
@@ -66,11 +66,11 @@ function remember(readdressed: () => void): void {
   const write = (isStep: boolean) => {
     waiting = 0;
     const now = written();
-    const changed = changes(kept, now).join();
-    const isDrawn = changed.split(",").every((key) => DRAWN.includes(key)) && changed === last && performance.now() - since < ONE_STEP;
-    const isNew = isStep && changed !== "" && !isDrawn;
+    const changed = changes(kept, now);
+    const isDrawn = changed.every((key) => DRAWN.includes(key)) && changed.at(-1) === last && performance.now() - since < ONE_STEP;
+    const isNew = isStep && changed.length > 0 && !isDrawn;
     history[isNew ? "pushState" : "replaceState"](null, "", `#${now}`);
-    [kept, last, since] = [now, changed || last, performance.now()];
+    [kept, last, since] = [now, changed.at(-1) ?? last, performance.now()];
   };
   effect(() => {
     written();

@@ -2,7 +2,7 @@
 // address's fragment holds them, so that an address shows the same again.
 
 import { Signal, batch, computed, effect, signal } from "@preact/signals";
-import { LANGUAGES, language, preferred } from "./words";
+import { LANGUAGES, language, preferred, reasonOf } from "./words";
 import { MOST_SEED } from "./decoding/draw";
 import type { Sampling } from "./decoding/filters";
 import { existing, readEdits } from "./edits";
@@ -20,6 +20,12 @@ export const text = signal("");
 export const hidden = signal<readonly number[]>([]);
 /** What the encoder reads, of a model that has one. */
 export const given = signal("");
+/** What a run has answered to a source by itself; while it writes, what stands there instead. */
+const answered = signal<{ to: string; text: string; by?: string }>({ to: "", text: "" });
+/** Whether the sentence is the run's own answer to what it reads, and whether that is still to be written. */
+export const isOwn = computed(() => Boolean(source.value?.about.source) && answered.value.to === given.value && answered.value.text === text.value);
+const ownOf = (from: Source): Source => from.trained ?? from;
+const isOwed = computed(() => isOwn.value && Boolean(source.value!.given?.length) && answered.value.by !== ownOf(source.value!).about.name);
 /** The head whose map of the source is shown, BLOCK.HEAD; empty is the mean of all. */
 export const crossed = signal("");
 /** The place of the chosen token; -1 is the last one. */
@@ -70,6 +76,7 @@ export const topK = {
 };
 export const topP = signal<number | null>(null);
 export const minP = signal<number | null>(null);
+export const UNFILTERED: Sampling = { temperature: 1, top_k: null, top_p: null, min_p: null };
 export const sampling = computed<Sampling>(() => ({ temperature: temperature.value, top_k: topK.value, top_p: topP.value, min_p: minP.value }));
 /** The cells that were opened, each from the one before; empty: query times key at the largest weight of the chosen token. */
 export const trail = signal<readonly Spot[]>([]);
@@ -137,6 +144,39 @@ effect(() => {
   const about = from?.about;
   if (about?.source || about?.fills) source.value = from!.reads!(about.source && from!.encode(given.value, true).ids.slice(0, about.source.context), hasGap.value);
 });
+
+/** Lets the model answer what it reads, in place of what is written. */
+export function answer(to: string): void {
+  batch(() => {
+    [given.value, text.value, chosen.value] = [to, "", -1];
+    answered.value = { to, text: "" };
+  });
+}
+effect(() => {
+  if (isOwed.value) void writesItself(source.value!, answered.value);
+});
+
+/** The likeliest token each time, of the model as it was trained: the address tells nothing but the source. */
+async function writesItself(from: Source, asked: { to: string }): Promise<void> {
+  const { source: encoder, context } = from.about;
+  const made = from.encode("").ids.slice();
+  const draws = { sampling: { ...UNFILTERED, temperature: 0 }, numbers: Array<number>(context - made.length).fill(0), prompt: made.length, edits: [] };
+  try {
+    for await (const { id } of made.length ? ownOf(from).reads!(from.given, false).next(made.slice(), draws) : []) {
+      if (source.peek() !== from || answered.peek() !== asked || !isOwn.peek()) return;
+      if (id === encoder!.closes) break;
+      made.push(id);
+    }
+    const to = from.decode(made);
+    batch(() => {
+      [held.value, text.value] = [made, to];
+      answered.value = { to: asked.to, text: to, by: ownOf(from).about.name };
+    });
+  } catch (error) {
+    fault.value = reasonOf(error);
+  }
+}
+
 export interface Shown {
   /** The run that the values are of. */
   from: Source;
@@ -199,6 +239,9 @@ export const position = computed(() => shown.value?.at ?? within(origin.value, s
 /** The places of the gaps. */
 export const gapsIn = ({ task, fills }: About, ids: readonly number[]): number[] => (task === "gaps" ? ids.flatMap((id, place) => (id === fills!.mask ? [place] : [])) : []);
 
+/** The gap at the chosen token, or the one that is predicted there. */
+export const gapAt = (place: number): number | undefined => [place, place + offset(origin.value!.about)].find((at) => gapsIn(origin.value!.about, shown.value!.ids).includes(at));
+
 /** The place of the chosen token; where nobody has chosen, where the first gap is predicted, else the last. */
 function within(from: Source | null, ids: readonly number[]): number {
   if (chosen.value >= 0 && chosen.value < ids.length) return chosen.value;
@@ -218,7 +261,7 @@ export function hide(place: number): void {
   hidden.value = hidden.value.includes(at) ? hidden.value.filter((each) => each !== at) : [...hidden.value, at];
 }
 
-/** Puts a token in the place of a gap. */
+/** Puts a token in the place of a gap, and chooses it. */
 export function fillIn(place: number, id: number): void {
   const at = placeInText(place);
   batch(() => {
@@ -226,6 +269,7 @@ export function fillIn(place: number, id: number): void {
     text.value = source.value!.decode(held.value);
     hidden.value = hidden.value.filter((each) => each !== at);
   });
+  chosen.value = at + framed.value.before - framed.value.left; // around a text without gaps may stand other tokens
 }
 
 /** Takes over what is typed: what is hidden before the first change stays so. */
@@ -261,14 +305,15 @@ export async function refresh(): Promise<void> {
   // A number that was set at a position counts while the sentence is so long.
   const changes = edits.value.some((each) => each.columns) ? edits.value.flatMap((each) => (each.columns ? existing([each], sentence.length) : [each])) : edits.value;
   const ratings = reader && rating(reader.about, sentence.length, within(from, sentence));
-  const ask = ++asked;
+  const [ask, isWriting] = [++asked, isOwed.value];
   if (!from || !sentence.length || from.given?.length === 0) {
     batch(() => ((shown.value = null), (fault.value = encoded.value.fault ?? "")));
     return;
   }
+  if (isWriting) return; // the answer before it stands until its own is there
   try {
     let trouble = "";
-    const rated = reader?.trace(sentence, ratings!, []).catch((error: unknown) => ((trouble = told(error)), null));
+    const rated = reader?.trace(sentence, ratings!, []).catch((error: unknown) => ((trouble = reasonOf(error)), null));
     const [values, face] = await Promise.all([from.trace(sentence, wanted, changes), faceOf(from)]);
     if (ask !== asked) return; // what an older question goes on to ask would overtake the newer one's answer
     const compared = changes.length ? await from.trace(sentence, wanted, []) : null;
@@ -283,11 +328,9 @@ export async function refresh(): Promise<void> {
   } catch (error) {
     if (ask !== asked) return;
     // Nothing stays of the sentence, the changes or the run before.
-    batch(() => ((shown.value = null), (fault.value = told(error))));
+    batch(() => ((shown.value = null), (fault.value = reasonOf(error))));
   }
 }
-
-const told = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 /** Tokens of a face. */
 const MOST_FACE = 24;
@@ -341,7 +384,7 @@ const DEFAULTS = { hide: "", cross: "", d: "", terms: String(FEW), few: String(F
 /** The fragment of the address. */
 export function written(): string {
   const now: Record<string, string> = {
-    text: text.value,
+    ...(source.value?.about.source && isOwn.value ? {} : { text: text.value }),
     hide: hidden.value.join("."),
     ...(source.value?.about.source ? { source: given.value, cross: crossed.value } : {}),
     a: String(frame.value ?? ""),
@@ -420,7 +463,8 @@ export function read(fragment: string): void {
   };
   batch(() => {
     const opening = found.has("text") ? undefined : about?.openings?.[0];
-    text.value = found.get("text") ?? about?.passages[0] ?? "";
+    const passage = found.has("source") ? "" : (about?.passages[0] ?? "");
+    text.value = found.get("text") ?? passage;
     hidden.value = found.has("text") ? numbers(found.get("hide")) : opening ? hiddenIn(text.value) : [];
     given.value = found.get("source") ?? about?.sources?.[0] ?? "";
     crossed.value = /^\d+\.\d+$/.test(found.get("cross") ?? "") ? found.get("cross")! : "";
@@ -470,6 +514,7 @@ export function read(fragment: string): void {
     const [wide = BEAMS, far = 0] = numbers(found.get("beam"));
     [beams.value, ahead.value] = wide >= 1 && wide <= MOST_BEAMS && far <= MOST_AHEAD ? [wide, far] : [BEAMS, 0];
     readings.value++;
+    if (about?.source && !found.has("text") && !passage) answer(given.value);
     const pair = numbers(found.get("rather"), -1);
     rivals.value = pair.length === 2 ? pair : [-1, -1];
   });

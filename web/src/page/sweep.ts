@@ -132,7 +132,7 @@ export async function proposal(): Promise<string> {
   const { from, ids, values, compared } = shown.value!;
   const end = ids.length - 1;
   const last = atPosition("logits", end);
-  const expected = async (tokens: readonly number[]) => softmax(Float64Array.from((await from.trace(tokens, [last], []))[last].data));
+  const expected = async (tokens: readonly number[]) => softmax((await from.trace(tokens, [last], []))[last].data);
   const own = await expected(ids);
   const known = compared ?? values;
   const said = saidBy(known, "logits", ids.length, end).ids;

@@ -43,7 +43,7 @@ export type TokenizerData = Common &
 /** Ids of a piece of text without special tokens. */
 type Encoder = (text: string, into: Encoded) => void;
 
-/** Stands for a gap in a text, as in `vitral fill`. */
+/** Stands for a gap in a text, as in `vitral fill`, in capitals or not. */
 export const GAP = "[MASK]";
 
 /** The tokenizer that the page carries; `ask` encodes where only a server can. */
@@ -71,8 +71,8 @@ function encoding(data: Computed, gap?: number): (text: string) => Encoded {
   const inner = around(second, between);
   const outer = around(first, (text, into) => inner(forms.reduce((told, form) => told.normalize(form), text), into));
   // One space before a gap belongs to it where tokens begin with the space before them.
-  const gaps: Special = gap === undefined ? [] : (data.kind === "pairs" ? [GAP, ` ${GAP}`] : [GAP]).map((written) => [written, gap]);
-  const whole = around(gaps, outer);
+  const gaps: Special = gap === undefined ? [] : [GAP, ` ${GAP}`].slice(0, data.kind === "pairs" ? 2 : 1).map((written) => [written, gap]);
+  const whole = around(gaps, outer, "giu");
   return (text) => {
     const into: Encoded = { ids: [], unseen: [] };
     whole(text, into);
@@ -92,16 +92,16 @@ function encoder(data: Computed): Encoder {
 }
 
 /** Special tokens first, the longest of those that begin at one place; `rest` encodes the text between them. */
-function around(special: Special, rest: Encoder): Encoder {
+function around(special: Special, rest: Encoder, flags = "gu"): Encoder {
   if (!special.length) return (text, into) => void (text && rest(text, into));
   const ids = new Map(special);
   const listed = [...ids.keys()].sort((one, other) => other.length - one.length);
-  const pattern = new RegExp(listed.map((each) => each.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&")).join("|"), "gu");
+  const pattern = new RegExp(listed.map((each) => each.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&")).join("|"), flags);
   return (text, into) => {
     let begin = 0;
     for (const found of text.matchAll(pattern)) {
       if (found.index! > begin) rest(text.slice(begin, found.index), into);
-      into.ids.push(ids.get(found[0])!);
+      into.ids.push(ids.get(found[0]) ?? special[0][1]);
       begin = found.index! + found[0].length;
     }
     if (begin < text.length) rest(text.slice(begin), into);

@@ -77,18 +77,21 @@ export function headOf(values: Values, name: string, head: number): [Tensor, num
 
 /** What was read off, for the panes that show the same. */
 const known = new WeakMap<Tensor, ReturnType<typeof readOff>>();
+function saidOf(logits: Tensor): ReturnType<typeof readOff> {
+  if (!known.has(logits)) known.set(logits, readOff(logits));
+  return known.get(logits)!;
+}
 
 /** At each position the most probable token of a stream's logits, or of `logits`; −1 where nobody has asked. */
 export function saidBy(values: Values, name: string, time: number, position: number): { ids: Int32Array; shares: Float64Array } {
   const logits = name === "logits" ? name : LENS + name;
-  if (values[logits]) return readOff(values[logits]);
+  if (values[logits]) return saidOf(values[logits]);
   const [ids, shares] = [new Int32Array(time).fill(-1), new Float64Array(time).fill(NaN)];
   const pairs: Cells | undefined = values[READ + name]?.data;
   for (let place = 0; pairs && place < time; place++) [ids[place], shares[place]] = [pairs[2 * place], pairs[2 * place + 1]];
   const alone = values[atPosition(logits, position)];
   if (alone) {
-    const here = known.get(alone) ?? readOff(alone);
-    known.set(alone, here);
+    const here = saidOf(alone);
     [ids[position], shares[position]] = [here.ids[0], here.shares[0]];
   }
   return { ids, shares };

@@ -33,14 +33,18 @@ function told(sentence: Sentence): string {
   return (catalogues[language.value] ?? catalogues.en)?.[place] ?? String(sentence);
 }
 
-/** A number as the current language writes it: digits after the separator, a true minus. */
+/**
+ * A number as the current language writes it: digits after the separator, a true minus. Where rounding would leave
+ * zero of a number that is none, two significant digits.
+ */
 export function number(value: number, digits = 2): string {
   if (Number.isNaN(value)) return "NaN";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
-  const [whole, rest] = Math.abs(value).toFixed(digits).split(".");
+  const size = Math.abs(value);
+  const fixed = size.toFixed(digits);
+  const [whole, rest] = (size && !Number(fixed) ? size.toPrecision(2) : fixed).replace("-", "−").split(".");
   const [between, mark] = COMMA.includes(language.value) ? [".", ","] : [",", "."];
-  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, between);
-  return (value < 0 && Number((whole + (rest ?? "")).replace(/0/g, "") || 0) ? "−" : "") + grouped + (rest ? mark + rest : "");
+  return (value < 0 ? "−" : "") + whole.replace(/\B(?=(\d{3})+$)/g, between) + (rest ? mark + rest : "");
 }
 
 const shown = (value: string | number): string =>
@@ -66,6 +70,9 @@ export const rich = (sentence: Sentence, places: Record<string, ComponentChildre
   told(sentence)
     .split(/(\{\w+\})/)
     .map((piece) => (/^\{\w+\}$/.test(piece) ? places[piece.slice(1, -1)] : piece));
+
+/** What an error says. */
+export const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 /** Marks a sentence of a table; `t` translates it where it is shown. */
 export const N = (sentence: string): Sentence => sentence;

@@ -153,8 +153,8 @@ def generate(
                 on_text(piece)
         way = way_of(model, use_cache=use_cache)
     seconds = time.perf_counter() - began
-    found = tuple(changed(one, prompt=text) for text, group in zip(texts, groups, strict=True) for one in group)
-    return Samples(str(loaded.path), loaded.step, found, seconds, way, is_answers=bool(sources))
+    samples = tuple(changed(one, prompt=text) for text, group in zip(texts, groups, strict=True) for one in group)
+    return Samples(str(loaded.path), loaded.step, samples, seconds, way, is_answers=bool(sources))
 
 
 def refuse_given(path: Path, **options: Any) -> None:
@@ -233,8 +233,8 @@ def chat(
         raise UsageError("--user and --answer name speakers of a play, and {path} is a run of chats", path=loaded.path)
     speakers = None
     if not records:
-        found = ("", "") if user and answer else speakers_of(loaded)
-        speakers = (f"{user}\n" if user else found[0], f"{answer}\n" if answer else found[1])
+        likely = ("", "") if user and answer else speakers_of(loaded)
+        speakers = (f"{user}\n" if user else likely[0], f"{answer}\n" if answer else likely[1])
     begun = [*([{"role": "system", "content": system}] if system else []), *messages]
     return Conversation(
         loaded,
@@ -290,7 +290,7 @@ def fill(
             path=loaded.path,
         )
     with loaded.in_precision():
-        found = fill(
+        filled = fill(
             loaded.model,
             loaded.tokenizer,
             text,
@@ -300,7 +300,7 @@ def fill(
             replace=replace,
             around=loaded.tokenizer.around if loaded.sealed.imported else ((), ()),
         )
-    return FilledGaps(str(loaded.path), loaded.step, found)
+    return FilledGaps(str(loaded.path), loaded.step, filled)
 
 
 @validated
@@ -350,7 +350,7 @@ def evaluate(
             loaded.require_own_text()
             name, loss, is_changed = loss_on_text(loaded.model, loaded.tokenizer, text, masking, replace)
             return TextMeasures(folder, step, name, loss, is_changed)
-        found = measured(loaded.model, loaded.dataset(), loaded.sealed.config.training.objective)
+        measures = measured(loaded.model, loaded.dataset(), loaded.sealed.config.training.objective)
     copied = None
     if copying is not False and masking is None and loaded.sealed.config.corpus.records is None:
         copied = Copying.of(loaded.generate(max_tokens=SAMPLE_TOKENS), training_text(loaded.dataset()))
@@ -361,7 +361,7 @@ def evaluate(
         copying=copied,
         is_masked_lm=masking is not None,
         problems=tuple(loaded.sealed.document("corpus").get("problems", ())),
-        **found,
+        **measures,
     )
 
 
@@ -430,7 +430,7 @@ def inspect(
         raise UsageError("inspect: --windows: the records of {path} have no windows; leave it out", path=loaded.path)
     part = None if windows is None else loaded.dataset().splits["test"]
     with loaded.in_precision():
-        found = inspect_text(
+        inspection = inspect_text(
             loaded.model,
             loaded.tokenizer,
             loaded.readable(text, replace),
@@ -440,7 +440,7 @@ def inspect(
             edits=made,
             masking=loaded.masking,
         )
-    return Inspection({"run": str(loaded.path), "step": loaded.step} | found)
+    return Inspection({"run": str(loaded.path), "step": loaded.step} | inspection)
 
 
 @validated

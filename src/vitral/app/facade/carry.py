@@ -67,25 +67,26 @@ def bundle(
 
     listed = _listed(runs)
     folders = [path_of(run) for run in listed]
-    places = [folder.resolve() for folder in folders]
-    if not 0 < len({*places}) == len(places) < 3:
+    resolved = [folder.resolve() for folder in folders]
+    if not 0 < len({*resolved}) == len(resolved) < 3:
         raise UsageError("bundle: a page shows one run, or two different ones; vitral open RUN... shows many in a list")
-    path = Path(f"{places[0].name}.html") if out is None else Path(out)
+    path = Path(f"{resolved[0].name}.html") if out is None else Path(out)
     require_free(path)
     with storage(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
     stops = None if tour is None else stops_of(Path(tour))
     loaded, corpora = {}, [corpus]
-    for name, folder, run in zip(short_names(places), folders, listed, strict=True):
+    for name, folder, run in zip(short_names(resolved), folders, listed, strict=True):
         loaded[name] = load_run(folder, _which(run, checkpoint))
         corpora.append(None if isinstance(run, str | Path) else run.corpus)
     texts = [str(one) for one in corpora if one]
     made = page_of(loaded, texts, ablated=ablations, with_passages=with_passages)
     content = page_document(made, stops).encode()
     create_durably(path, content)
-    told = [one.about for one in (made, made.beside) if one is not None]
-    shown = [one["passages"] for one in told if "name" in one["text"] and not one.get("private")]
-    return Bundle(path, len(content), sum(map(len, shown)), max(one.get("counts", {}).get("order", 0) for one in told))
+    facts = [one.about for one in (made, made.beside) if one is not None]
+    shown = [one["passages"] for one in facts if "name" in one["text"] and not one.get("private")]
+    order = max(one.get("counts", {}).get("order", 0) for one in facts)
+    return Bundle(path, len(content), sum(map(len, shown)), order)
 
 
 @validated
@@ -245,9 +246,10 @@ def export(
 
     from vitral.interop import export_run
     from vitral.runs import load_run
+    from vitral.runs.zoo import zoo_name
 
     folder = path_of(run)
-    words = ["vitral", "export", folder.name, "--to", to, "--out", Path(out).name]
+    words = ["vitral", "export", zoo_name(folder) or folder.name, "--to", to, "--out", Path(out).name]
     words += ["--checkpoint", "last"] if checkpoint == "last" else []
     words += [] if proof else ["--no-proof"]
     return export_run(

@@ -22,6 +22,7 @@ from vitral.app.arguments import (
     validated,
 )
 from vitral.core.errors import UsageError
+from vitral.core.language import _, in_language, language
 
 if TYPE_CHECKING:
     from vitral.explanation import CheckReport, Choice, Walkthrough
@@ -77,7 +78,6 @@ def explain(
     Raises:
         UsageError: neither a run nor an example, or a block, head or position that it does not have.
     """
-    from vitral.core.language import _, language
     from vitral.explanation import RunView, walk_backward, walk_example, walk_run
     from vitral.explanation.examples.by_name import find_example
     from vitral.explanation.walks import predicts_next
@@ -295,7 +295,6 @@ def grade(
         StorageError: writing to disk failed.
     """
     from vitral.core.files import require_free, storage
-    from vitral.core.language import in_language
     from vitral.explanation.examples.by_name import write_new
     from vitral.explanation.grading.grading import check_rule
     from vitral.explanation.grading.sheets import (

@@ -23,6 +23,8 @@ from vitral.app.arguments import (
     validated,
 )
 from vitral.core.errors import UsageError
+from vitral.core.language import LANGUAGES, N_, _, in_language, recognised
+from vitral.core.language import set_language as choose_language
 
 if TYPE_CHECKING:
     from vitral.app.results import Names
@@ -199,8 +201,8 @@ def _configured(
     if plan.corpus is not None or plan.config.training.plan == FIT:
         dataset = plan.dataset()
         fitted = plan.fitted(dataset)
-        told = plan.text.lines[: -1 if fitted.decisions else None]  # the last is dropout, which is chosen again
-        return name, fitted.config, vocabulary or dataset.tokenizer.vocab_size, told + fitted.decisions
+        advice = plan.text.lines[: -1 if fitted.decisions else None]  # the last is dropout, which is chosen again
+        return name, fitted.config, vocabulary or dataset.tokenizer.vocab_size, advice + fitted.decisions
     if vocabulary is None:
         nominal = corpus is None and tokenizer is None and name in known
         vocabulary = known[name].vocabulary if nominal else plan.dataset().tokenizer.vocab_size
@@ -232,22 +234,26 @@ def doctor(run: Annotated[RunLike | None, Argument("RUN|STUDY", Path)] = None, *
     return replace(examine_study(folder) if is_study(folder) else examine_run(folder), repaired=repaired)
 
 
+def _names(kind: str, *descriptions: Any, **more: Any) -> "Names":
+    from vitral.app.results import Names
+
+    return Names(kind, *descriptions, **more)
+
+
 @validated
 def list_presets() -> "Names":
     """The presets with their descriptions; `vitral.presets` has their configurations."""
-    from vitral.app.results import Names
     from vitral.training.configuration import presets
 
-    return Names("presets", {name: preset.description for name, preset in presets().items()}, {})
+    return _names("presets", {name: preset.description for name, preset in presets().items()})
 
 
 @validated
 def list_texts() -> "Names":
     """The texts that have a name."""
-    from vitral.app.results import Names
     from vitral.data import corpus_names
 
-    return Names("texts", corpus_names(), {})
+    return _names("texts", corpus_names())
 
 
 @validated
@@ -257,36 +263,31 @@ def list_studies(*, times: bool = False) -> "Names":
     Args:
         times: estimate the minutes of each on this machine, from a few training steps timed now.
     """
-    from vitral.app.results import Names
-    from vitral.core.language import in_language
     from vitral.studies import study_names
     from vitral.studies.plan import study_minutes
 
     with in_language("en"):
-        return Names("studies", study_names(), study_minutes() if times else {})
+        return _names("studies", study_names(), study_minutes() if times else {})
 
 
 @validated
 def list_examples() -> "Names":
     """The worked examples of the gallery with their titles."""
-    from vitral.app.results import Names
     from vitral.explanation.examples.by_name import find_example, gallery
 
-    return Names("examples", {name: find_example(name).title for name in gallery()}, {})
+    return _names("examples", {name: find_example(name).title for name in gallery()})
 
 
 @validated
 def list_names() -> "Names":
     """The names of the activations of a model, of block N, each with TransformerLens' names for it."""
-    from vitral.app.results import Names
-    from vitral.core.language import N_
     from vitral.core.names import AFTER_BLOCKS, BEFORE_BLOCKS, BLOCK_STEPS, TRANSFORMER_LENS
 
     inside = {"cross.*" if step.startswith("cross.") else step: said for step, said in BLOCK_STEPS.items()}
     inside["cross.*"] = N_("encoder-decoder only: the steps of attention, of cross-attention")
     said = {**BEFORE_BLOCKS, **{f"blocks.N.{step}": meaning for step, meaning in inside.items()}, **AFTER_BLOCKS}
     peers = {name: [theirs for theirs, ours in TRANSFORMER_LENS.items() if name in ours] for name in [*said, *inside]}
-    return Names("names", said, {}, {name: peers[name.removeprefix("blocks.N.")] for name in said})
+    return _names("names", said, peers={name: peers[name.removeprefix("blocks.N.")] for name in said})
 
 
 @validated
@@ -299,25 +300,21 @@ def list_words(word: str | None = None) -> "Names":
     Raises:
         UsageError: no word is like it.
     """
-    from vitral.app.results import Names
     from vitral.core.config import nearest, read_toml
-    from vitral.core.language import _
 
     words = read_toml(WORDS)
     if word is not None:
-        found = [name for name in words if word.casefold() in (name.casefold(), _(name).casefold())]
-        found = found or [name for name in words if word.casefold() in f"{name} {_(name)}".casefold()]
-        if not found:
+        alike = [name for name in words if word.casefold() in (name.casefold(), _(name).casefold())]
+        alike = alike or [name for name in words if word.casefold() in f"{name} {_(name)}".casefold()]
+        if not alike:
             raise UsageError("{name!r}: {hint}", name=word, hint=nearest(word, map(_, words)))
-        return Names("words", {name: words[name] for name in found}, {})
-    return Names("words", dict(sorted(words.items(), key=lambda pair: _(pair[0]).casefold())), {})
+        return _names("words", {name: words[name] for name in alike})
+    return _names("words", dict(sorted(words.items(), key=lambda pair: _(pair[0]).casefold())))
 
 
 @validated
 def list_zoo() -> "Names":
     """The runs of the zoo: what each is, its size, and how good it is."""
-    from vitral.app.results import Names
-    from vitral.core.language import N_
     from vitral.runs.zoo import PREFIX, numbers, recipe
 
     said = {
@@ -326,13 +323,13 @@ def list_zoo() -> "Names":
         "right": N_("{right:.1%} of the answers to new questions are right"),
         "head": N_("the best induction head gives {prefix:.0%} of its attention to the token to copy"),
     }
-    found = {}
+    runs = {}
     for name, known in numbers().items():
         measure = next(key for key in said if key in known)
         how = said[measure].format(**known)
-        told = {"about": N_(recipe(name)["description"]), "size": known["bytes"] / 1e6, "how": how}
-        found[f"{PREFIX}{name}"] = N_("{about} {size:.1f} MB; {how}.").format(**told)
-    return Names("zoo", found, {})
+        facts = {"about": N_(recipe(name)["description"]), "size": known["bytes"] / 1e6, "how": how}
+        runs[f"{PREFIX}{name}"] = N_("{about} {size:.1f} MB; {how}.").format(**facts)
+    return _names("zoo", runs)
 
 
 @validated
@@ -345,9 +342,6 @@ def set_language(name: str | None = None) -> str:
     Returns:
         The code of the language; that of English, with a note, if there is no catalogue of the named one.
     """
-    from vitral.core.language import LANGUAGES, _, recognised
-    from vitral.core.language import set_language as choose_language
-
     if name is not None and recognised(name) is None:
         from vitral.runs.loading import warn_on_stderr
 

@@ -22,6 +22,7 @@ from vitral.app.arguments import (
     validated,
 )
 from vitral.core.errors import Interrupted, UsageError
+from vitral.core.language import _
 
 if TYPE_CHECKING:
     from vitral.app.results import DemoPage
@@ -76,10 +77,8 @@ def study(
         StorageError: writing to disk failed.
         Interrupted: it was stopped; the same call goes on from there.
     """
-    from vitral.app.progress import progress_shown
     from vitral.report.study import write_report
     from vitral.studies.plan import plan_study
-    from vitral.training import silent
 
     if workers is not None and executor is not None:
         raise UsageError("--workers is for this machine, --executor for others: leave one of them out")
@@ -87,8 +86,8 @@ def study(
     how = given(budget=budget, corpus=named(corpus), seeds=seeds, out=folder)
     layers = [settings, {"training": given(threads=threads)}]
     plan = plan_study(str(name), named(start), **how, overrides=layers)
-    with progress_shown(progress, callback or silent) as told, _going_on(plan.out):
-        done = plan.run(callback=told, executor=executor or workers)
+    with _shown(plan.out, progress, callback) as shown:
+        done = plan.run(callback=shown, executor=executor or workers)
         return write_report(done, command=plan.command)
 
 
@@ -119,27 +118,26 @@ def demo(
         Interrupted: it was stopped; the same call goes on from there.
     """
     from vitral.app.demonstration import plan_demonstration
-    from vitral.app.progress import progress_shown
     from vitral.app.results import DemoPage
     from vitral.report.demonstration import write_demonstration
-    from vitral.training import silent
 
     planned = plan_demonstration(None if out is None else Path(out), settings)
     if on_plan is not None:
         on_plan(planned)
-    with progress_shown(progress, callback or silent) as told, _going_on(planned.out):
-        result = planned.finish(planned.train(told))
+    with _shown(planned.out, progress, callback) as shown:
+        result = planned.finish(planned.train(shown))
         carried = planned.carry(result.run)
         return DemoPage(write_demonstration(result, planned.out), carried, result, planned.subject.prompt)
 
 
 @contextmanager
-def _going_on(folder: Path) -> Generator[None]:
-    """Tell a person who interrupts the block how to go on."""
-    from vitral.core.language import _
+def _shown(folder: Path, progress: bool | None, callback: Callback | None) -> Generator[Callback]:
+    """The callback with the progress; whoever interrupts the block reads how to go on."""
+    from vitral.app.progress import progress_shown
 
     try:
-        yield
+        with progress_shown(progress, callback) as shown:
+            yield shown
     except KeyboardInterrupt:
         line = _(
             "stopped; what was trained and measured is in {folder}, and the same call goes on from there", folder=folder

@@ -32,7 +32,9 @@ from vitral.app.arguments import (
     steps_planned,
     validated,
 )
+from vitral.app.session import time_frame
 from vitral.core.errors import Interrupted
+from vitral.core.language import _
 
 if TYPE_CHECKING:
     from vitral.app.run import Run
@@ -101,7 +103,6 @@ def train(
         StorageError: writing to disk failed.
         Interrupted: it was stopped (Ctrl-C, SIGTERM); everything trained is saved.
     """
-    from vitral.app.session import time_frame
     from vitral.training.configuration import pinned, plan_run
     from vitral.training.ranks import joined
 
@@ -117,8 +118,8 @@ def train(
     with joined():
         planned = plan_run(named(start), corpus=named(corpus), init_from=source, minutes=minutes, overrides=layers)
         folder = Path(out) if out is not None else free_folder(named(start) or planned.config.corpus.source)
-        with _trained(folder, progress, callback) as told:
-            planned.train(folder, told, frame)
+        with _trained(folder, progress, callback) as shown:
+            planned.train(folder, shown, frame)
     return _ended(folder)
 
 
@@ -150,7 +151,6 @@ def resume(
         StorageError: writing to disk failed.
         Interrupted: as for `train`.
     """
-    from vitral.app.session import time_frame
     from vitral.report.run import write_run_report
     from vitral.training import resume
     from vitral.training.ranks import joined
@@ -159,10 +159,10 @@ def resume(
     folder = path_of(run, changes=True)
     with joined():
         try:
-            with _trained(folder, progress, callback) as told:
+            with _trained(folder, progress, callback) as shown:
                 resume(
                     folder,
-                    callback=told,
+                    callback=shown,
                     corpus=named(corpus),
                     strict=strict,
                     changed_parts=changed_parts,
@@ -206,13 +206,12 @@ def continue_(
         StorageError: writing to disk failed.
         Interrupted: as for `train`.
     """
-    from vitral.app.session import time_frame
     from vitral.training import continue_run
     from vitral.training.ranks import joined
 
     parent = path_of(run, changes=True)
     folder = Path(out) if out is not None else free_folder(str(parent))
-    with joined(), _trained(folder, progress, callback) as told:
+    with joined(), _trained(folder, progress, callback) as shown:
         continue_run(
             parent,
             folder,
@@ -220,7 +219,7 @@ def continue_(
             steps=steps,
             threads=threads,
             corpus=named(corpus),
-            callback=told,
+            callback=shown,
             frame=time_frame(),
         )
     return _ended(folder)
@@ -228,9 +227,8 @@ def continue_(
 
 @contextmanager
 def _trained(folder: Path, progress: bool | None, callback: Callback | None) -> Generator[Callback]:
-    """The callback of rank 0, silence on the others; a person who interrupts with force is told what is there."""
+    """The callback of rank 0, silence on the others; whoever interrupts with force reads what there is."""
     from vitral.app.progress import progress_shown
-    from vitral.core.language import _
     from vitral.runs import is_run
     from vitral.training import silent
     from vitral.training.ranks import leads
@@ -239,8 +237,8 @@ def _trained(folder: Path, progress: bool | None, callback: Callback | None) -> 
         if not leads():
             yield silent
             return
-        with progress_shown(progress, callback or silent) as told:
-            yield told
+        with progress_shown(progress, callback) as shown:
+            yield shown
     except KeyboardInterrupt:
         line = _("interrupted before the first step; there was nothing to save")
         if is_run(folder):
@@ -255,7 +253,6 @@ def _ended(folder: Path) -> "Run":
         Interrupted: before its end; what comes after must not go on with it.
     """
     from vitral.app.run import Run
-    from vitral.core.language import _
     from vitral.runs import RunFolder
 
     ends = RunFolder.open(folder).metrics("end")

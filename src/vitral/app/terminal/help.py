@@ -67,14 +67,14 @@ def asked_language(arguments: Sequence[str]) -> str | None:
     >>> asked_language(["--lang", "pt", "demo"]), asked_language(["demo", "--lang=en"]), asked_language(["demo"])
     ('pt', 'en', None)
     """
-    found = None
-    for place, word in enumerate(arguments):
+    asked = None
+    for index, word in enumerate(arguments):
         if word == "--":
             break
         name, equals, value = word.partition("=")
-        if name == OPTION and (equals or place + 1 < len(arguments)):
-            found = value if equals else arguments[place + 1]
-    return found
+        if name == OPTION and (equals or index + 1 < len(arguments)):
+            asked = value if equals else arguments[index + 1]
+    return asked
 
 
 @contextmanager
@@ -147,17 +147,17 @@ class Group(_Translated, TyperGroup):
 
 def in_capitals(text: str) -> str:
     """Words that stand for what the user writes, and types, in the current language."""
-    return _WORD.sub(lambda found: _(found[0]), text)
+    return _WORD.sub(lambda match: _(match[0]), text)
 
 
 def option_help(text: str) -> str:
     """The help of an option: its own text, then what the parser adds in brackets."""
-    told, found = _(text), _EXTRA.fullmatch(text)
-    if told != text or found is None:
-        return told
-    extras = (one.partition(": ") for one in found[2].split("; "))
+    translated, parts = _(text), _EXTRA.fullmatch(text)
+    if translated != text or parts is None:
+        return translated
+    extras = (one.partition(": ") for one in parts[2].split("; "))
     extra = "; ".join(f"{_(name)}{colon}{value}" for name, colon, value in extras)
-    return f"{_(found[1])}  [{extra}]" if found[1] else f"[{extra}]"
+    return f"{_(parts[1])}  [{extra}]" if parts[1] else f"[{extra}]"
 
 
 def refusal(message: str) -> str:

@@ -131,7 +131,7 @@ def runnable(text: str) -> str:
     """
     name = program()
     typed = r"(?m)(^ *|  |: )vitral (?=[a-z])"
-    return text if name == "vitral" else re.sub(typed, lambda found: f"{found[1]}{name} ", text)
+    return text if name == "vitral" else re.sub(typed, lambda match: f"{match[1]}{name} ", text)
 
 
 def print_json(data: Any, indent: int | None = 2) -> None:
@@ -163,13 +163,13 @@ def show_traceback(error: BaseException) -> None:
 def complain_of(error: BaseException) -> int:
     """Say in one line what an error that is not ours means, and return the exit code."""
     text = str(error)[:LONGEST]
-    told = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    described = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, OSError):
         name, said = error.filename, _(reason(error))
         complain(f"{os.fsdecode(name)}: {said}" if isinstance(name, str | bytes) else said)
         return 4
     if isinstance(error, MemoryError) or any(words in text for words in NO_MEMORY):
-        complain("there is too little memory ({error}); use a smaller model, batch or text", error=told)
+        complain("there is too little memory ({error}); use a smaller model, batch or text", error=described)
         return 2
-    complain("a fault of Vitral ({error}); set VITRAL_TRACEBACK=1 to see where", error=told)
+    complain("a fault of Vitral ({error}); set VITRAL_TRACEBACK=1 to see where", error=described)
     return 70

@@ -195,8 +195,10 @@ def show_trained(run: "Run", *, ranks: Threads | None = None, tensorboard: bool 
 
     tell("report: {path}", path=write_run_report(run.path))
     say(_("Why is my sample bad?"))
-    say(str(found := run.why()))
-    rows = [(_(what), "    ".join(f"vitral {command}" for command in ones)) for what, ones in next_commands(run, found)]
+    say(str(reasons := run.why()))
+    rows = [
+        (_(what), "    ".join(f"vitral {command}" for command in ones)) for what, ones in next_commands(run, reasons)
+    ]
     width = max(len(what) for what, _commands in rows)
     say("\n".join([_("next:"), *(f"  {what:{width}}  {commands}" for what, commands in rows)]))
 
@@ -209,15 +211,17 @@ def next_commands(run: "Run", why: "WhySample") -> Iterator[tuple[str, list[str]
     model, records, path = run.model, run.config["corpus"].get("records"), shlex.quote(str(run.path))
     text = _own_words(run) or " ".join(run.tokenizer.decode(writable(model, run.tokenizer)).split()[:2])
     option, answers = f"--text {shlex.quote(text)}", model.encoder is not None or model.config.num_labels
-    if objective_name(run.config["training"]["objective"]) == "masked":
-        yield N_("fill a gap"), [f"fill {path} --text {shlex.quote(text + ' [MASK]')}"]
+    objective = objective_name(run.config["training"]["objective"])
+    gap = N_("fill a gap"), [f"fill {path} --text {shlex.quote(text + ' [MASK]')}"]
+    if objective == "masked":
+        yield gap
     elif records or model.encoder is not None:
         chat = [f"chat {path}"] if records == "chats" else []
         yield N_("ask it"), [*chat, f"generate {path} --source {shlex.quote(text)}"]
     else:
         yield N_("let it write"), [f"generate {path} --prompt {shlex.quote(text)}"]
-    if objective_name(run.config["training"]["objective"]) == "mixed":
-        yield N_("fill a gap"), [f"fill {path} --text {shlex.quote(text + ' [MASK]')}"]
+    if objective == "mixed":
+        yield gap
     yield N_("your model as one page"), [f"bundle {path}"]
     source = option if model.encoder is None else f"--source {shlex.quote(text)}"
     yield N_("every number of a text"), [f"explain {path} {source}"]

@@ -127,7 +127,7 @@ def show_samples(samples: "Samples", *, stats: bool = False, format: Format = "t
     if not stats or samples.way is None:
         return
     tokens, way = sum(len(sample.tokens) for sample in samples), samples.way
-    how = _("in C ({found})", found=way.found) if way.is_in_c else _("by PyTorch: {found}", found=_(way.found))
+    how = _("in C ({found})", found=way.detail) if way.is_in_c else _("by PyTorch: {found}", found=_(way.detail))
     said = _(
         "{tokens:,} tokens in {seconds:.3f} s, {rate:,.0f} tokens/s, {how}",
         tokens=tokens,
@@ -472,7 +472,7 @@ def list_names(
     return [getattr(vitral, f"list_{one}")() for one in kinds]
 
 
-def show_names(found: Any, *, out: Path | None = None, format: TableFormat = "text") -> None:
+def show_names(listed: Any, *, out: Path | None = None, format: TableFormat = "text") -> None:
     """The names of each kind with their descriptions; runs in a table.
 
     Args:
@@ -480,13 +480,13 @@ def show_names(found: Any, *, out: Path | None = None, format: TableFormat = "te
     """
     from vitral.report.tables import Column, Table
 
-    if not isinstance(found, list):
-        show_with_page(found, out=out, format=format)
+    if not isinstance(listed, list):
+        show_with_page(listed, out=out, format=format)
     elif format == "json":
-        print_json({names.kind: names.plain() for names in found})
+        print_json({names.kind: names.plain() for names in listed})
     elif format == "text":
-        for names in found:
+        for names in listed:
             say(f"{names}\n".lstrip("\n"))
     else:
-        columns = (Column("kind", "kind"), *found[0].table().columns)
-        say(Table("", columns, [row for names in found for row in names.records()]).write(format).rstrip("\n"))
+        columns = (Column("kind", "kind"), *listed[0].table().columns)
+        say(Table("", columns, [row for names in listed for row in names.records()]).write(format).rstrip("\n"))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.explanation.checks.intervals import Interval, reached
+from vitral.explanation.checks.intervals import Interval, propagated
 from vitral.explanation.checks.rounding import (
     COUNTED,
     FARTHEST,
@@ -70,12 +70,12 @@ class Author:
         self.claimed = {claim.name: claim.values for claim in example.claims}
         copied = [SheetQuantity(name, (), Reference(name)) for name in self.claimed if name in self.given]
         self.quantities = (*copied, *self.sheet.quantities)
-        self.made: dict[tuple[object, ...], Tensor] = {}  # most rules go on with the same numbers
+        self.cache: dict[tuple[object, ...], Tensor] = {}  # most rules go on with the same numbers
         self.printed: dict[str, Printed] = {}
-        each = units(example)
-        self.usual = usual(each.values(), example.decimals)
+        by_name = units(example)
+        self.usual = usual(by_name.values(), example.decimals)
         for name in (quantity.name for quantity in self.quantities):
-            exact, unit = self.sheet.values[name], each.get(name, self.usual)
+            exact, unit = self.sheet.values[name], by_name.get(name, self.usual)
             typed = self.claimed.get(name, torch.full_like(exact, math.nan))
             values = torch.where((exact == -math.inf) & (typed <= MASKED_ENOUGH), -math.inf, typed)
             self.printed[name] = Printed(values, ~values.isnan(), unit, unit.of(values))
@@ -94,24 +94,26 @@ class Author:
 
     def score(self, rule: RoundingRule, enough: float = math.inf) -> float:
         """The number of printed numbers that a rule does not explain, and its parts; counted up to `enough`."""
-        odd, given = rule.price, rule.started(self.given)
-        right, own = dict(given), dict(given)
+        unexplained, start = rule.price, rule.started(self.given)
+        right, own = dict(start), dict(start)
         for quantity in self.quantities:
             _, fits = self.step(rule, quantity, right, own)
-            odd += int((~fits[0] & ~fits[1] & self.telling[quantity.name]).sum())
-            if odd >= enough:
+            unexplained += int((~fits[0] & ~fits[1] & self.informative[quantity.name]).sum())
+            if unexplained >= enough:
                 break
-        return odd
+        return unexplained
 
     @cached_property
-    def telling(self) -> dict[str, Tensor]:
-        """The printed numbers that tell a rule: those of rows without a number that is far off whatever the rule."""
-        made = dict[str, Tensor]()
+    def informative(self) -> dict[str, Tensor]:
+        """The printed numbers that show a rule: those of rows without a number that is far off whatever the rule."""
+        masks = dict[str, Tensor]()
         for quantity in self.quantities:
             name, printed = quantity.name, self.printed[quantity.name]
-            near = self.near(EXACT, quantity) | within(printed.values, self.again[0][name], TOLERANCE * printed.size)
-            made[name] = near.all(dim=-1, keepdim=True) & printed.known
-        return made
+            near = self.plausible(EXACT, quantity) | within(
+                printed.values, self.from_printed[0][name], TOLERANCE * printed.size
+            )
+            masks[name] = near.all(dim=-1, keepdim=True) & printed.known
+        return masks
 
     def step(
         self, rule: RoundingRule, quantity: SheetQuantity, right: dict[str, Tensor], own: dict[str, Tensor]
@@ -122,26 +124,26 @@ class Author:
             Its values before rounding, and whether the rule explains each printed number by them.
         """
         name, printed = quantity.name, self.printed[quantity.name]
-        astray = any(own[each] is not right[each] for each in quantity.inputs)
+        differs = any(own[operand] is not right[operand] for operand in quantity.inputs)
         value = self.make(rule, quantity, right)
-        other = self.make(rule, quantity, own) if astray else value
-        near = self.fits(rule, quantity, value) & self.near(rule, quantity)
-        fits = near, self.fits(rule, quantity, other) if astray else near
-        own[name] = right[name] = self.carried(rule, quantity, value, near)
-        if astray or not bool(near.all()):
-            kept = torch.where(fits[1], self.carried(rule, quantity, other, fits[1]), printed.values)
-            own[name] = torch.where(printed.known & near, right[name], kept)
-        return (value, other), fits
+        own_value = self.make(rule, quantity, own) if differs else value
+        explained = self.fits(rule, quantity, value) & self.plausible(rule, quantity)
+        fits = explained, self.fits(rule, quantity, own_value) if differs else explained
+        own[name] = right[name] = self.carried(rule, quantity, value, explained)
+        if differs or not bool(explained.all()):
+            carried = torch.where(fits[1], self.carried(rule, quantity, own_value, fits[1]), printed.values)
+            own[name] = torch.where(printed.known & explained, right[name], carried)
+        return (value, own_value), fits
 
     @cached_property
-    def again(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def from_printed(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Each quantity from all printed numbers before it; and what is printed, with these where nothing is."""
-        made, shown = {}, dict(self.given)
+        values, shown = {}, dict(self.given)
         for quantity in self.quantities:
             name, printed = quantity.name, self.printed[quantity.name]
-            made[name] = self.make(EXACT, quantity, shown)
-            shown[name] = torch.where(printed.known, printed.values, made[name])
-        return made, shown
+            values[name] = self.make(EXACT, quantity, shown)
+            shown[name] = torch.where(printed.known, printed.values, values[name])
+        return values, shown
 
     def make(self, rule: RoundingRule, quantity: SheetQuantity, values: Values) -> Tensor:
         """A quantity as the author computes it from these values; any of equally probable words may be chosen."""
@@ -150,63 +152,63 @@ class Author:
             shares = values["probabilities"][-1]
             if shares[int(printed.values)] == shares.max():
                 return printed.values
-        read = hashlib.sha256(b"".join(values[each].numpy().tobytes() for each in quantity.inputs)).digest()
-        key = name, rule.inside(quantity), read
-        if key not in self.made:
+        digest = hashlib.sha256(b"".join(values[operand].numpy().tobytes() for operand in quantity.inputs)).digest()
+        key = name, rule.inside(quantity), digest
+        if key not in self.cache:
             try:
-                self.made[key] = rule.make(quantity, values, printed.unit)
+                self.cache[key] = rule.make(quantity, values, printed.unit)
             except UsageError:  # the author's probabilities are not a distribution
-                self.made[key] = self.sheet.values[name]
-        return self.made[key]
+                self.cache[key] = self.sheet.values[name]
+        return self.cache[key]
 
     def fits(self, rule: RoundingRule, quantity: SheetQuantity, values: Tensor) -> Tensor:
         """Whether a rule explains each printed number by these values; true where nothing is printed."""
         printed = self.printed[quantity.name]
         if quantity.name in COUNTED or quantity.name not in self.claimed:
             return ~printed.known | (printed.values == values)
-        made = rule.printed(quantity, values, printed.unit)
-        return ~printed.known | rule.explains(printed.values, made, printed.size)
+        results = rule.printed(quantity, values, printed.unit)
+        return ~printed.known | rule.explains(printed.values, results, printed.size)
 
-    def near(self, rule: RoundingRule, quantity: SheetQuantity) -> Tensor:
+    def plausible(self, rule: RoundingRule, quantity: SheetQuantity) -> Tensor:
         """Where a printed number is not too far from the true one for the rule; true where nothing is printed.
 
         A step from printed numbers may be far off.
         """
         name, printed = quantity.name, self.printed[quantity.name]
-        key = "near", name, rule.carry == "float16"
-        if key not in self.made:
+        key = "plausible", name, rule.carry == "float16"
+        if key not in self.cache:
             true, ulps = self.sheet.values[name], 2 * HALF_ULP if rule.carry == "float16" else 0.0
             room = ulps * printed.values.abs().nan_to_num(posinf=0.0, neginf=0.0)
-            near = ~printed.known | within(printed.values, true, FARTHEST * printed.size + room)
-            if not bool(near.all()):
-                near |= self.boxes[name].wider(TOLERANCE * printed.size + room).contains(printed.values)
-            self.made[key] = near
-        return self.made[key]
+            plausible = ~printed.known | within(printed.values, true, FARTHEST * printed.size + room)
+            if not bool(plausible.all()):
+                plausible |= self.boxes[name].wider(TOLERANCE * printed.size + room).contains(printed.values)
+            self.cache[key] = plausible
+        return self.cache[key]
 
     @cached_property
     def boxes(self) -> dict[str, Interval]:
         """Where each quantity lies if what is printed before it is known up to its rounding."""
-        made, shown = dict[str, Interval](), dict(self.start)
+        boxes, shown = dict[str, Interval](), dict(self.start)
         for quantity in self.quantities:
-            name, printed, again = quantity.name, self.printed[quantity.name], self.again[0][quantity.name]
-            made[name] = box = self.reached(quantity, shown, again)
-            is_honest = printed.known & box.wider(TOLERANCE * printed.unit.of(again)).contains(printed.values)
+            name, printed, value = quantity.name, self.printed[quantity.name], self.from_printed[0][quantity.name]
+            boxes[name] = box = self.propagated(quantity, shown, value)
+            is_honest = printed.known & box.wider(TOLERANCE * printed.unit.of(value)).contains(printed.values)
             shown[name] = Interval.around(printed.values, printed.size / 2).where(is_honest, box)
-        return made
+        return boxes
 
-    def reached(
+    def propagated(
         self, quantity: SheetQuantity, boxes: Mapping[str, Interval], values: Tensor, rule: RoundingRule = EXACT
     ) -> Interval:
         """Where a quantity lies if its inputs do; `values` where it has no interval."""
         if quantity.name not in COUNTED:
             with suppress(UsageError):  # the author's probabilities are not a distribution
-                return reached(quantity.tree, boxes, 10.0 ** -self.printed[quantity.name].unit.decimals, rule)
+                return propagated(quantity.tree, boxes, 10.0 ** -self.printed[quantity.name].unit.decimals, rule)
         return Interval(values, values)
 
     def carried(
         self, rule: RoundingRule, quantity: SheetQuantity, values: Tensor, fits: Tensor | bool = True
     ) -> Tensor:
-        """What the author goes on with."""
+        """The numbers with which the author goes on."""
         printed = self.printed[quantity.name]
         if rule.carry == "full" or (rule.carry == "printed" and quantity.name not in self.claimed):
             return values

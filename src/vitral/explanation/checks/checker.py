@@ -5,9 +5,9 @@ Each quantity is computed from several sets of numbers:
     exact     the given numbers alone
     right     what an author with the rule of the sheet goes on with, who makes no mistake
     own       the same, with the author's wrong numbers, and the unrounded results of the diagnosed slips
-    again     all printed numbers
-    near      intervals: the printed numbers that are not wrong, up to their rounding
-    about     intervals: all printed numbers, up to their rounding
+    printed   all printed numbers
+    trusted   intervals: the printed numbers that are not wrong, up to their rounding
+    reported  intervals: all printed numbers, up to their rounding
 
 A cell is right if it is the true value, rounding if the rule explains it, doubtful or unclear if it lies in the
 interval of one step, and follows if one of these holds of the author's own numbers; otherwise it is wrong in itself.
@@ -22,7 +22,6 @@ from torch import Tensor
 
 from vitral.explanation.checks.author import EXACT, Author, Printed
 from vitral.explanation.checks.diagnosis import Explained, diagnose
-from vitral.explanation.checks.given import Unrounded, unrounded
 from vitral.explanation.checks.intervals import Interval
 from vitral.explanation.checks.report import (
     FINE,
@@ -35,28 +34,29 @@ from vitral.explanation.checks.report import (
     rounded,
 )
 from vitral.explanation.checks.rounding import EXACTLY, TOLERANCE, RoundingRule, is_whole, within
+from vitral.explanation.checks.unrounded import Unrounded, unrounded
 from vitral.explanation.examples.example import Example
-from vitral.explanation.examples.places import KeyPath
+from vitral.explanation.examples.faults import KeyPath
 from vitral.explanation.recipe import SheetQuantity, follow
 
-MOST_ODD = 2
+MOST_UNEXPLAINED = 2
 """A rule is known if at most so many numbers, or one row, are inside the interval, but not explained."""
 ENOUGH_EXPLAINED = 8
 """A number is doubtful, instead of rounding by an unknown rule, if the rule explains so many others."""
 SPREAD = 5.0
 """Units that an author may be off after steps that are not printed, besides what the printed numbers are off."""
-CODE = {verdict: place for place, verdict in enumerate(ORDER)}
+CODE = {verdict: code for code, verdict in enumerate(ORDER)}
 
 
 def check(example: Example) -> CheckReport:
     """Compare every claimed cell with the true number and with the results of the author's own numbers."""
     checker = _Checker(example)
     report = checker.report()
-    accused = next((each for each in report.quantities if each.worst not in FINE), None)
+    accused = next((quantity for quantity in report.quantities if quantity.worst not in FINE), None)
     if accused is None:
         return report
-    given = unrounded(checker.author, accused.claim.name, is_named=bool(accused.slips))
-    return report if given is None else _Checker(example, given).report()
+    before = unrounded(checker.author, accused.claim.name, is_named=bool(accused.slips))
+    return report if before is None else _Checker(example, before).report()
 
 
 def _renamed(checked: CheckedQuantity, before: Verdict, after: Verdict) -> CheckedQuantity:
@@ -67,92 +67,92 @@ def _renamed(checked: CheckedQuantity, before: Verdict, after: Verdict) -> Check
 class _Checker:
     """Goes through the sheet in order and updates the computations."""
 
-    def __init__(self, example: Example, given: Unrounded | None = None) -> None:
+    def __init__(self, example: Example, before: Unrounded | None = None) -> None:
         """Start from the given numbers, or from what they were before they were rounded."""
-        self.example, self.given = example, given
-        if given is not None:
-            values = dict(given.values)
+        self.example, self.unrounded = example, before
+        if before is not None:
+            values = dict(before.values)
             follow(iter(example.sheet.quantities), values)
             example = replace(example, sheet=replace(example.sheet, values=values))
         self.sheet = example.sheet
-        self.author = author = Author(example, given.boxes if given else None)
+        self.author = author = Author(example, before.boxes if before else None)
         self.rule = author.rule
         self.exact = dict(self.sheet.values)
         if "greedy" in self.sheet:
             self.exact["greedy"] = author.make(EXACT, self.sheet["greedy"], self.exact)
-        self.true = self.exact if given is None else self.example.sheet.values
+        self.true = self.exact if before is None else self.example.sheet.values
         start = author.rule.started(author.given)
         self.right, self.own = dict(start), dict(start)
-        self.near = dict(author.start)
-        self.about = dict(self.near)
+        self.trusted = dict(author.start)
+        self.reported = dict(self.trusted)
         self.explained = 0
-        self.astray: set[str] = set()  # quantities with wrong numbers, and all that are computed from them
+        self.tainted: set[str] = set()  # quantities with wrong numbers, and all that are computed from them
 
     def report(self) -> CheckReport:
-        made = {quantity.name: self.judge(quantity) for quantity in self.author.quantities}
-        judged = [
-            CheckedQuantity(claim, self.true[claim.name], *made[claim.name], self.author.printed[claim.name].unit)
+        judged = {quantity.name: self.judge(quantity) for quantity in self.author.quantities}
+        checked = [
+            CheckedQuantity(claim, self.true[claim.name], *judged[claim.name], self.author.printed[claim.name].unit)
             for claim in self.example.claims
         ]
-        unclear = [each.verdicts == CODE[Verdict.unclear] for each in judged]
-        odd = sum(int(each.sum()) for each in unclear)
-        rows = sum(int(each.any(dim=-1).sum()) if each.dim() else int(each) for each in unclear)
-        rule = self.rule if odd <= MOST_ODD or rows == 1 or odd * 10 <= self.explained else None
-        if self.given is not None:
+        unclear = [quantity.verdicts == CODE[Verdict.unclear] for quantity in checked]
+        cells = sum(int(mask.sum()) for mask in unclear)
+        rows = sum(int(mask.any(dim=-1).sum()) if mask.dim() else int(mask) for mask in unclear)
+        rule = self.rule if cells <= MOST_UNEXPLAINED or rows == 1 or cells * 10 <= self.explained else None
+        if self.unrounded is not None:
             rule = RoundingRule(given=True)
-            judged = [_renamed(each, Verdict.unclear, Verdict.rounding) for each in judged]
+            checked = [_renamed(quantity, Verdict.unclear, Verdict.rounding) for quantity in checked]
         elif rule is None:
-            judged = [_renamed(each, Verdict.rounding, Verdict.unclear) for each in judged]
+            checked = [_renamed(quantity, Verdict.rounding, Verdict.unclear) for quantity in checked]
         elif self.explained >= ENOUGH_EXPLAINED:
-            judged = [_renamed(each, Verdict.unclear, Verdict.doubtful) for each in judged]
-        return CheckReport(self.example, tuple(judged), rule)
+            checked = [_renamed(quantity, Verdict.unclear, Verdict.doubtful) for quantity in checked]
+        return CheckReport(self.example, tuple(checked), rule)
 
     def judge(self, quantity: SheetQuantity) -> tuple[Tensor, tuple[Explained, ...]]:
         """The verdicts on a quantity, and the slips behind wrong numbers."""
         name, author, rule = quantity.name, self.author, self.rule
         printed = author.printed[name]
-        (value, other), (fits, follows) = author.step(rule, quantity, self.right, self.own)
-        again, shown = author.again[0][name], author.again[1]
-        near, about = (
-            author.reached(quantity, boxes, values, rule) for boxes, values in ((self.near, value), (self.about, again))
-        )
-        is_astray = not self.astray.isdisjoint(quantity.inputs)
-        silent = any(each not in author.claimed and each not in author.given for each in (name, *quantity.inputs))
-        if silent and self.given is None:
+        (value, own_value), (fits, follows) = author.step(rule, quantity, self.right, self.own)
+        stepwise, shown = author.from_printed[0][name], author.from_printed[1]
+        trusted = author.propagated(quantity, self.trusted, value, rule)
+        reported = author.propagated(quantity, self.reported, stepwise, rule)
+        is_tainted = not self.tainted.isdisjoint(quantity.inputs)
+        steps = (name, *quantity.inputs)
+        if self.unrounded is None and any(step not in author.claimed and step not in author.given for step in steps):
             # not wider than rules can explain; otherwise an interval soon holds anything
-            moved = 0.0 if is_astray else (again - value).abs().nan_to_num().amax(dim=-1, keepdim=True)
-            near = near.within(Interval.around(value, SPREAD * printed.unit.of(value) + moved))
+            moved = 0.0 if is_tainted else (stepwise - value).abs().nan_to_num().amax(dim=-1, keepdim=True)
+            trusted = trusted.within(Interval.around(value, SPREAD * printed.unit.of(value) + moved))
         true = within(printed.values, self.true[name], printed.size / 2)
-        certain = self.certain(near, printed)
-        fits, inside = self.fitting(near, printed, value, fits)
-        follows, after = self.fitting(about, printed, other, follows)
-        follows |= within(printed.values, again, printed.size / 2)
+        certain = self.certain(trusted, printed)
+        fits, inside = self.fitting(trusted, printed, value, fits)
+        follows, inside_reported = self.fitting(reported, printed, own_value, follows)
+        follows |= within(printed.values, stepwise, printed.size / 2)
         verdicts = torch.full(printed.values.shape, CODE[Verdict.wrong])
-        if is_astray:
-            verdicts[after | follows] = CODE[Verdict.follows]
+        if is_tainted:
+            verdicts[inside_reported | follows] = CODE[Verdict.follows]
         else:  # the author's own numbers differ by rounding
             inside |= follows & ~certain
-        inside &= author.near(rule, quantity)
-        moved = (other - value).abs() > TOLERANCE * printed.size
-        verdicts[inside & ~(follows & moved)] = CODE[Verdict.unclear]
+        inside &= author.plausible(rule, quantity)
+        differs = (own_value - value).abs() > TOLERANCE * printed.size
+        verdicts[inside & ~(follows & differs)] = CODE[Verdict.unclear]
         verdicts[fits] = CODE[Verdict.rounding]
         verdicts[true] = CODE[Verdict.right]
         verdicts[~printed.known] = CODE[Verdict.unknown]
         self.explained += int((printed.known & (true | fits | follows)).sum())
-        if is_astray or bool((verdicts >= CODE[Verdict.follows]).any()):
-            self.astray.add(name)
+        if is_tainted or bool((verdicts >= CODE[Verdict.follows]).any()):
+            self.tainted.add(name)
         slips: list[Explained] = []
         wrong = verdicts == CODE[Verdict.wrong]
         if name in self.sheet and bool(wrong.any()):
-            bases = [{**self.right, name: value}, {**self.own, name: other}, {**shown, name: again}]
+            bases = [{**self.right, name: value}, {**self.own, name: own_value}, {**shown, name: stepwise}]
             slips = diagnose(author, quantity, [self.exact, *bases], wrong)
         fine = (verdicts < CODE[Verdict.follows]) & printed.known
-        odd = fine & ~fits & ~(true & torch.tensor(rule.carry == "full"))
-        self.right[name] = torch.where(odd, printed.values, self.right[name])
-        known = printed.known | self.reached(name, slips)
-        told = torch.where(printed.known, printed.values, self.own[name])
-        self.near[name] = self.shown(near, name, torch.where(fine, printed.values, value), printed.known, value)
-        self.about[name] = self.shown(about, name, told, known, value)
+        unexplained = fine & ~fits & ~(true & torch.tensor(rule.carry == "full"))
+        self.right[name] = torch.where(unexplained, printed.values, self.right[name])
+        known = printed.known | self.apply_slips(name, slips)
+        own = torch.where(printed.known, printed.values, self.own[name])
+        fine_values = torch.where(fine, printed.values, value)
+        self.trusted[name] = self.printed_interval(trusted, name, fine_values, printed.known, value)
+        self.reported[name] = self.printed_interval(reported, name, own, known, value)
         return verdicts, tuple(slips)
 
     def fitting(self, interval: Interval, printed: Printed, value: Tensor, fits: Tensor) -> tuple[Tensor, Tensor]:
@@ -172,27 +172,28 @@ class _Checker:
         """Where a number is computed from exact ones and needs no more digits than it has."""
         return interval.is_point & is_whole(interval.middle, printed.size) & (self.rule.carry != "float16")
 
-    def reached(self, name: str, slips: Sequence[Explained]) -> Tensor:
+    def apply_slips(self, name: str, slips: Sequence[Explained]) -> Tensor:
         """Where slips reach, in the author's own numbers: besides wrong cells unprinted ones of the row, or of all."""
-        every = torch.zeros_like(self.author.printed[name].known)
+        reached = torch.zeros_like(self.author.printed[name].known)
         for slip, cells in slips:
-            if slip.made is not None:
+            if slip.result is not None:
                 rows = cells.any() if slip.grain == "all" else cells.any(dim=-1, keepdim=True)
                 silent = rows & ~self.author.printed[name].known
                 cells = cells if slip.grain == "cell" else cells | silent
-                self.own[name], every = torch.where(cells, slip.made, self.own[name]), every | cells
-        return every
+                self.own[name] = torch.where(cells, slip.result, self.own[name])
+                reached |= cells
+        return reached
 
-    def shown(self, made: Interval, name: str, values: Tensor, known: Tensor, value: Tensor) -> Interval:
+    def printed_interval(self, step: Interval, name: str, values: Tensor, known: Tensor, value: Tensor) -> Interval:
         """Where numbers lie that are printed so; elsewhere the interval of the step, rounded."""
         printed = self.author.printed[name]
         size = torch.where(printed.known, printed.size, printed.unit.of(value))
-        # A number without any rounding tells that its author has more digits than it shows: 2 may be 2.000.
+        # A number without any rounding shows that its author has more digits than are printed: 2 may be 2.000.
         usual = torch.minimum(size, self.author.usual.of(value))
         half = torch.where(within(printed.values, value, EXACTLY * usual), usual, size) / 2
-        exactly = made.is_point & within(values, made.middle, EXACTLY * size)
-        whole = made.is_point & is_whole(made.middle, size)
-        return self.cut(values, torch.where(exactly, 0.0, half)).where(known, made.wider(torch.where(whole, 0.0, half)))
+        exactly = step.is_point & within(values, step.middle, EXACTLY * size)
+        whole = step.is_point & is_whole(step.middle, size)
+        return self.cut(values, torch.where(exactly, 0.0, half)).where(known, step.wider(torch.where(whole, 0.0, half)))
 
     def cut(self, values: Tensor, radius: Tensor) -> Interval:
         """Where numbers lie that are printed so: beyond them, if the author cuts."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vitral.explanation.checks.author import EXACT, Author
-from vitral.explanation.checks.hypotheses import Supposer
+from vitral.explanation.checks.hypotheses import HypothesisGenerator
 from vitral.explanation.checks.slips import COMMONNESS, GENERIC, MISPRINTS, SKIPPED, Slip, misprints
 from vitral.explanation.examples.schema import WORDS
 from vitral.explanation.recipe import SheetQuantity, Values
@@ -55,7 +55,7 @@ def diagnose(author: Author, quantity: SheetQuantity, bases: Sequence[Values], w
     """
     search = _Search(author, quantity, bases, wrong)
     first = search.named(wrong)
-    part = None if first is not None or not search.supposed else search.best()
+    part = None if first is not None or not search.hypotheses else search.best()
     if part is None:
         return [] if first is None else [first]
     both = [search.named(part), search.named(wrong & ~part)] if bool((part != wrong).any()) else []
@@ -67,44 +67,44 @@ class _Search:
 
     def __init__(self, author: Author, quantity: SheetQuantity, bases: Sequence[Values], wrong: Tensor) -> None:
         self.quantity, self.wrong, printed = quantity, wrong, author.printed[quantity.name]
-        supposers: dict[object, Supposer] = {}
+        generators: dict[object, HypothesisGenerator] = {}
         for base in bases:
-            made = Supposer(author, author.rule if supposers else EXACT, quantity, base)
-            supposers.setdefault(made.key, made)
+            generator = HypothesisGenerator(author, author.rule if generators else EXACT, quantity, base)
+            generators.setdefault(generator.key, generator)
         self.values, self.decimals = printed.values, printed.unit.decimals
         self.unit = printed.unit.of(printed.values)
-        self.truths = [each.base[quantity.name] for each in supposers.values()]
-        most = max(1, MOST_TOGETHER // max(1, wrong.numel()) // len(supposers))
-        supposed: list[Slip] = []
-        results: list[Tensor] = []
-        for supposer in supposers.values():
+        self.truths = [generator.base[quantity.name] for generator in generators.values()]
+        most = max(1, MOST_TOGETHER // max(1, wrong.numel()) // len(generators))
+        hypotheses: list[Slip] = []
+        blocks: list[Tensor] = []
+        for generator in generators.values():
             room = most
-            for some, result in supposer.all(printed.values):
-                supposed += some[:room]
-                results.append(result[:room])
-                room -= len(results[-1])
+            for slips, block in generator.all(printed.values):
+                hypotheses += slips[:room]
+                blocks.append(block[:room])
+                room -= len(blocks[-1])
                 if room <= 0:
                     break
         for slip, value in self.misprinted():
-            supposed.append(slip)
-            results.append(value[None])
-        everything = torch.cat([*results, printed.values[None][:0]])
-        off = (everything - printed.values).abs() / self.unit
+            hypotheses.append(slip)
+            blocks.append(value[None])
+        results = torch.cat([*blocks, printed.values[None][:0]])
+        off = (results - printed.values).abs() / self.unit
         if author.rule.cuts:
-            off = torch.minimum(off, (author.rule.rounded(everything, self.unit) - printed.values).abs() / self.unit)
-        fits = (everything == printed.values) | (off <= REPRODUCED) | ~printed.known
-        counts = Counter(slip.kind for slip in supposed)
-        some = (fits & wrong).flatten(1).any(dim=1).nonzero().flatten().tolist()
-        kept = [some[place] for place in _distinct([supposed[place] for place in some], everything[some])]
-        self.supposed = [
-            slip if (slip := supposed[place]).kind in MISPRINTS else replace(slip, made=everything[place])
-            for place in kept
+            off = torch.minimum(off, (author.rule.rounded(results, self.unit) - printed.values).abs() / self.unit)
+        fits = (results == printed.values) | (off <= REPRODUCED) | ~printed.known
+        counts = Counter(slip.kind for slip in hypotheses)
+        fitting = (fits & wrong).flatten(1).any(dim=1).nonzero().flatten().tolist()
+        indices = [fitting[index] for index in _distinct([hypotheses[index] for index in fitting], results[fitting])]
+        self.hypotheses = [
+            slip if (slip := hypotheses[index]).kind in MISPRINTS else replace(slip, result=results[index])
+            for index in indices
         ]
-        shares = [math.log2(COMMONNESS[slip.kind] / 100 / counts[slip.kind]) - slip.cost for slip in self.supposed]
-        grains = torch.tensor([list(REACHES).index(slip.grain) for slip in self.supposed], dtype=torch.long)
+        shares = [math.log2(COMMONNESS[slip.kind] / 100 / counts[slip.kind]) - slip.cost for slip in self.hypotheses]
+        grains = torch.tensor([list(REACHES).index(slip.grain) for slip in self.hypotheses], dtype=torch.long)
         prior = torch.tensor(shares, dtype=torch.float64)
         self.areas = [
-            (self.area(fits[kept], reach), prior - torch.tensor(costs, dtype=torch.float64)[grains])
+            (self.area(fits[indices], reach), prior - torch.tensor(costs, dtype=torch.float64)[grains])
             for reach, costs in REACHES.items()
         ]
         """By reach: the cells of the areas that fit completely, and the worth of each hypothesis there, in bits."""
@@ -115,17 +115,17 @@ class _Search:
         for index in map(tuple, self.wrong.nonzero().tolist() if self.quantity.name not in WORDS else ()):
             value, half = float(self.values[index]), float(self.unit[index]) / 2 * (1 + 1e-6)
             for kind, meant in misprints(value, self.decimals):
-                truth = next((each for each in self.truths if abs(float(each[index]) - meant) <= half), None)
+                truth = next((truth for truth in self.truths if abs(float(truth[index]) - meant) <= half), None)
                 if truth is not None:
-                    made = truth.clone()
-                    made[index] = value
-                    yield Slip(kind, self.quantity.name, grain="cell"), made
+                    misprinted = truth.clone()
+                    misprinted[index] = value
+                    yield Slip(kind, self.quantity.name, grain="cell"), misprinted
 
     def surprise(self) -> Tensor:
         """How many bits each wrong number carries, if the reason is unknown: those near the truth carry fewer."""
         far = [((self.values - truth).abs() / self.unit).nan_to_num(nan=0.0, posinf=HIDDEN_BY) for truth in self.truths]
         off = torch.stack(far).amin(dim=0)
-        finite = torch.cat([each[each.isfinite()].flatten() for each in (self.values, *self.truths)])
+        finite = torch.cat([values[values.isfinite()].flatten() for values in (self.values, *self.truths)])
         span = float(finite.max() - finite.min()) if len(finite) else 1.0
         room = (span / self.unit + 10).maximum(off)
         chance = 0.5 / room + 0.5 / (2 * (off + 1) * (room + 2).log())
@@ -165,9 +165,9 @@ class _Search:
         shares = (odds / odds.sum()).tolist()
         names: dict[tuple[str, str], float] = defaultdict(float)
         best: dict[tuple[str, str], Slip] = {}
-        for place in worth.argsort(descending=True, stable=True).tolist():
-            slip = self.supposed[place]
-            names[slip.kind, slip.step] += shares[place]
+        for index in worth.argsort(descending=True, stable=True).tolist():
+            slip = self.hypotheses[index]
+            names[slip.kind, slip.step] += shares[index]
             best.setdefault((slip.kind, slip.step), slip)
         ranked = sorted(names, key=lambda name: -names[name])[:2]
         if not ranked or sum(names[name] for name in ranked) < PROBABLE:
@@ -177,20 +177,20 @@ class _Search:
         return replace(best[ranked[0]], sure=likely >= SURE, other=other), cells
 
 
-def _distinct(supposed: list[Slip], made: Tensor) -> list[int]:
+def _distinct(slips: list[Slip], results: Tensor) -> list[int]:
     """The hypotheses without those that another one makes needless: the same numbers, by a name that says more."""
     alike: dict[bytes, list[int]] = {}
-    rounded = (made + 0.0).float().flatten(1).numpy()
-    for place in range(len(supposed)):
-        alike.setdefault(rounded[place].tobytes(), []).append(place)
-    kept: dict[tuple[bytes, str, str], int] = {}
-    for numbers, places in alike.items():
-        named = [place for place in places if supposed[place].kind not in GENERIC] or places
-        if any(supposed[place].kind in SKIPPED for place in named):  # the scores in place of the scaled scores
-            named = [place for place in named if supposed[place].kind not in ("operand-other", "temperature")]
-        for place in named:
-            slip = supposed[place]
-            kept.setdefault(
-                (numbers, slip.kind, slip.step if slip.kind in ("other-row", "operand-other") else ""), place
+    rounded = (results + 0.0).float().flatten(1).numpy()
+    for index in range(len(slips)):
+        alike.setdefault(rounded[index].tobytes(), []).append(index)
+    chosen: dict[tuple[bytes, str, str], int] = {}
+    for numbers, indices in alike.items():
+        named = [index for index in indices if slips[index].kind not in GENERIC] or indices
+        if any(slips[index].kind in SKIPPED for index in named):  # the scores in place of the scaled scores
+            named = [index for index in named if slips[index].kind not in ("operand-other", "temperature")]
+        for index in named:
+            slip = slips[index]
+            chosen.setdefault(
+                (numbers, slip.kind, slip.step if slip.kind in ("other-row", "operand-other") else ""), index
             )
-    return sorted(kept.values())
+    return sorted(chosen.values())

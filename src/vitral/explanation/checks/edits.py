@@ -107,12 +107,12 @@ class Edit:
     Attributes:
         kind: of the slip.
         tree: the computation with the slip.
-        places: placeholders of its phrase.
+        values: of the placeholders of its phrase.
     """
 
     kind: str
     tree: Tree
-    places: Mapping[str, object] = field(default_factory=dict)
+    values: Mapping[str, object] = field(default_factory=dict)
 
 
 _RULES = [
@@ -138,7 +138,7 @@ def matched(pattern: Tree, tree: Tree, bound: dict[Tree, Tree]) -> bool:
     if pattern.function and pattern.function == tree.function:
         pairs = zip(pattern.arguments, tree.arguments, strict=False)
         alike = len(pattern.arguments) == len(tree.arguments) and pattern.settings == tree.settings
-        return alike and all(matched(one, other, bound) for one, other in pairs)
+        return alike and all(matched(part, argument, bound) for part, argument in pairs)
     return pattern == tree
 
 
@@ -163,17 +163,17 @@ def edits(name: str, tree: Tree, shapes: Mapping[str, tuple[int, ...]], composed
             yield Edit("term-dropped", left, {"term": 1})
     for node in dict.fromkeys(nodes(tree)):
         for edit in (*_changed(node, shapes), *_masked(node), *_chosen(node)):
-            yield Edit(edit.kind, substituted(tree, {node: edit.tree}), edit.places)
+            yield Edit(edit.kind, substituted(tree, {node: edit.tree}), edit.values)
     yield from _heads(tree, shapes)
 
 
 def _ruled(tree: Tree) -> Iterator[Edit]:
     for node in dict.fromkeys(nodes(tree)):
-        for (kind, *how), pattern, made in _RULES:
+        for (kind, *how), pattern, slip in _RULES:
             bound: dict[Tree, Tree] = {}
             if matched(pattern, node, bound):
-                places = {part.partition("=")[0]: part.partition("=")[2] for part in how}
-                yield Edit(kind, substituted(tree, {node: substituted(made, bound)}), places)
+                values = {part.partition("=")[0]: part.partition("=")[2] for part in how}
+                yield Edit(kind, substituted(tree, {node: substituted(slip, bound)}), values)
 
 
 def _changed(node: Tree, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Edit]:
@@ -274,9 +274,9 @@ def _heads(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Edit]:
 def _chosen(node: Tree) -> Iterator[Edit]:
     """Exponents that count columns; another number of words kept."""
     match node:
-        case Call("power", (base, Call("divide", (Constant(Table(places)), Constant(float() as width))))):
+        case Call("power", (base, Call("divide", (Constant(Table(exponents)), Constant(float() as width))))):
             columns = torch.arange(int(width), dtype=torch.float64)
-            if columns.shape == places.shape:
+            if columns.shape == exponents.shape:
                 power = Call("divide", (Constant.of(columns), Constant(width)))
                 yield Edit("exponent-other", Call("power", (base, power)), {"how": "column"})
         case Call("normalised", (Call(keep, (shares, Constant(float() as value))),)):

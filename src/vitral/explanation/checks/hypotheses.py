@@ -29,11 +29,11 @@ WIDTHS = {"q": "d_k", "k": "d_k", "scores": "n", "x": "d_model", "attn_norm": "d
 FAILURES = (RuntimeError, IndexError, ValueError, UsageError, AssertionError)
 """Shapes that do not fit, or probabilities that are none."""
 
-Made = Iterator[tuple[Slip, Tensor]]
+Results = Iterator[tuple[Slip, Tensor]]
 """Slips with the values of a quantity under each."""
 
 
-class Supposer:
+class HypothesisGenerator:
     """Makes the hypotheses about one quantity, from one computation of its inputs."""
 
     def __init__(self, author: Author, rule: RoundingRule, target: SheetQuantity, base: Values) -> None:
@@ -48,7 +48,7 @@ class Supposer:
         self.author, self.rule, self.target, self.base = author, rule, target, base
         self.sheet, self.known = author.sheet, dict[Tree, Tensor]()
         self.shapes = {name: tuple(value.shape) for name, value in base.items()}
-        self.order = {quantity.name: place for place, quantity in enumerate(self.sheet.quantities)}
+        self.order = {quantity.name: index for index, quantity in enumerate(self.sheet.quantities)}
         self.steps = [target]
         for quantity in reversed(self.sheet.quantities[: self.order[target.name]]):
             if quantity.name not in author.claimed and any(quantity.name in step.inputs for step in self.steps):
@@ -75,10 +75,10 @@ class Supposer:
 
     # From a step to the printed quantity.
 
-    def carried(self, step: SheetQuantity, made: Iterable[tuple[Slip, Tensor]]) -> Iterator[tuple[list[Slip], Tensor]]:
+    def carried(self, step: SheetQuantity, slips: Iterable[tuple[Slip, Tensor]]) -> Iterator[tuple[list[Slip], Tensor]]:
         """The printed quantity, from values of a step that are made one by one."""
-        waiting = iter(made)
-        size = max(1, MOST_NUMBERS // max(self.base[each.name].numel() for each in self.steps))
+        waiting = iter(slips)
+        size = max(1, MOST_NUMBERS // max(self.base[quantity.name].numel() for quantity in self.steps))
         while piece := list(itertools.islice(waiting, size)):
             values = torch.stack([value for _, value in piece])
             if step is not self.target:
@@ -86,10 +86,10 @@ class Supposer:
             yield [slip for slip, _ in piece], values
 
     def shown(self, step: SheetQuantity, values: Tensor) -> Tensor:
-        """What the author goes on with."""
+        """The values with which the author goes on."""
         return values if step is self.target else self.author.carried(self.rule, step, values)
 
-    def many(self, name: str, made: Tensor, chain: Sequence[SheetQuantity]) -> Tensor:
+    def many(self, name: str, tables: Tensor, chain: Sequence[SheetQuantity]) -> Tensor:
         """The last of some steps from many values of another quantity."""
 
         def run(value: Tensor) -> Tensor:
@@ -98,16 +98,16 @@ class Supposer:
                 values[step.name] = self.shown(step, self.rule.make(step, values, self.author.printed[step.name].unit))
             return values[chain[-1].name]
 
-        def alone(value: Tensor) -> Tensor:
+        def run_or_nan(value: Tensor) -> Tensor:
             try:
                 return run(value)
             except FAILURES:
                 return torch.full_like(self.base[chain[-1].name], torch.nan)
 
         try:
-            return torch.vmap(run)(made)
+            return torch.vmap(run)(tables)
         except FAILURES:  # a step that cannot be computed for many at once
-            return torch.stack([alone(value) for value in made])
+            return torch.stack([run_or_nan(value) for value in tables])
 
     def chain(self, name: str) -> list[SheetQuantity]:
         """The steps from a quantity on to the printed one, in the order of the computation."""
@@ -123,21 +123,21 @@ class Supposer:
     def value_of(self, tree: Tree) -> Tensor | None:
         """The value of a tree; None where shapes do not fit or a number is none."""
         try:
-            made = compute(tree, self.base, made=self.known)
+            value = compute(tree, self.base, cache=self.known)
         except FAILURES:
             return None
-        return None if bool(made.isnan().any()) else made
+        return None if bool(value.isnan().any()) else value
 
-    def edited(self, step: SheetQuantity) -> Made:
+    def edited(self, step: SheetQuantity) -> Results:
         """The values of a step under each edit that changes them."""
-        usual = self.base[step.name]
+        unedited = self.base[step.name]
         seen: set[Tree] = set()
         for edit in self.edits(step):
             if edit.tree not in seen:
                 seen.add(edit.tree)
                 value = self.value_of(edit.tree)
-                if value is not None and value.shape == usual.shape and not torch.equal(value, usual):
-                    yield Slip(edit.kind, step.name, edit.places), value
+                if value is not None and value.shape == unedited.shape and not torch.equal(value, unedited):
+                    yield Slip(edit.kind, step.name, edit.values), value
 
     def edits(self, step: SheetQuantity) -> Iterator[Edit]:
         """The edits of a step's tree, with what is known then."""
@@ -150,76 +150,76 @@ class Supposer:
         yield from edits(step.name, step.tree, shapes, composed)
         for first, second in itertools.combinations(map(Reference, step.inputs), 2):
             if shapes[first.name] == shapes[second.name]:
-                places = {"first": first.name, "second": second.name}
-                yield Edit("operands-exchanged", substituted(step.tree, {first: second, second: first}), places)
+                values = {"first": first.name, "second": second.name}
+                yield Edit("operands-exchanged", substituted(step.tree, {first: second, second: first}), values)
         if step.name == "scaled":
             yield from scales({width: shapes[name][-1] for name, width in WIDTHS.items() if name in shapes})
         for name in ("x", "attn_norm", "resid_pre", "token_embedding") if step.name == "scores" else ():
             if name in shapes:
                 x = Call("lifted", (Reference(name),))
-                made = Call("matmul", (x, Call("transpose", (x,))))
-                yield Edit("operand-other", made, {"expected": "q", "used": name})
+                product = Call("matmul", (x, Call("transpose", (x,))))
+                yield Edit("operand-other", product, {"expected": "q", "used": name})
 
     def is_like_an_input(self, name: str) -> bool:
         """Whether a quantity is computed from one of the same shape, as masked from scaled."""
-        return any(self.shapes[each] == self.shapes[name] for each in self.sheet[name].inputs)
+        return any(self.shapes[operand] == self.shapes[name] for operand in self.sheet[name].inputs)
 
-    def other_rows(self, step: SheetQuantity) -> Made:
+    def other_rows(self, step: SheetQuantity) -> Results:
         """A row, or a column of scores, computed from that of another position."""
-        usual = self.base[step.name]
+        faultless = self.base[step.name]
         if (
             call_of(step.tree, "matmul") is None
-            or usual.dim() < 2
-            or (step is not self.target and usual.numel() > MOST_CELLS)
+            or faultless.dim() < 2
+            or (step is not self.target and faultless.numel() > MOST_CELLS)
         ):
             return
         grains = (("row", 0), ("column", -1)) if step.axes[-1] == "source" else (("row", 0),)
-        for grain, of in grains:
-            turned = usual if grain == "row" else usual.mT
-            for place, row in itertools.permutations(range(turned.shape[-2]), 2):
-                made = turned.clone()
-                made[..., row, :] = turned[..., place, :]
-                slip = Slip("other-row", step.name, {"row": (step.inputs[of], place)}, grain)
-                yield slip, made if grain == "row" else made.mT
+        for grain, operand in grains:
+            turned = faultless if grain == "row" else faultless.mT
+            for other, row in itertools.permutations(range(turned.shape[-2]), 2):
+                changed = turned.clone()
+                changed[..., row, :] = turned[..., other, :]
+                slip = Slip("other-row", step.name, {"row": (step.inputs[operand], other)}, grain)
+                yield slip, changed if grain == "row" else changed.mT
 
-    def terms(self) -> Made:
+    def terms(self) -> Results:
         """One term of a sum missing, doubled, with the wrong sign, or added in place of multiplied, in one cell."""
-        usual, product, name = self.base[self.target.name], call_of(self.target.tree, "matmul"), self.target.name
+        faultless, product, name = self.base[self.target.name], call_of(self.target.tree, "matmul"), self.target.name
         if self.target.is_share:  # the sum lacks a term: the same one in every row, or the last or first not 0
-            size, seen = usual.shape[-1], usual > 0
+            size, seen = faultless.shape[-1], faultless > 0
             columns = torch.arange(size)
             last = columns == (columns * seen).argmax(dim=-1, keepdim=True)
             first = columns == seen.double().argmax(dim=-1, keepdim=True)
             for term, lost in [*((term, columns == term) for term in range(size)), (size - 1, last), (0, first)]:
-                rest = 1 - (usual * lost).sum(dim=-1, keepdim=True)
-                yield Slip("term-dropped", name, {"term": term}), torch.where(rest > 0, usual / rest, usual)
+                rest = 1 - (faultless * lost).sum(dim=-1, keepdim=True)
+                yield Slip("term-dropped", name, {"term": term}), torch.where(rest > 0, faultless / rest, faultless)
         left, right = (None, None) if product is None else map(self.value_of, product.arguments)
-        if left is None or right is None or left.shape[-1] * usual.numel() > 4 * MOST_NUMBERS:
+        if left is None or right is None or left.shape[-1] * faultless.numel() > 4 * MOST_NUMBERS:
             return
         for term in range(left.shape[-1]):
             a, b = left[..., term, None], right[..., term, None, :]
-            each = a * b
-            if each.numel() != usual.numel():
+            terms = a * b
+            if terms.numel() != faultless.numel():
                 return
-            added = torch.where(each != 0, a + b - each, 0.0)
-            for kind, change in (("dropped", -each), ("doubled", each), ("sign", -2 * each), ("added", added)):
-                yield Slip(f"term-{kind}", name, {"term": term}, "cell"), usual + change.reshape(usual.shape)
+            added = torch.where(terms != 0, a + b - terms, 0.0)
+            for kind, change in (("dropped", -terms), ("doubled", terms), ("sign", -2 * terms), ("added", added)):
+                yield Slip(f"term-{kind}", name, {"term": term}, "cell"), faultless + change.reshape(faultless.shape)
 
-    def fitted(self, printed: Tensor) -> Made:
+    def fitted(self, printed: Tensor) -> Results:
         """A wrong factor of the scores or a wrong total of the weights, whatever it is, found from what is printed."""
-        step, known, true = self.target, printed.isfinite(), self.base[self.target.name]
+        step, known, faultless = self.target, printed.isfinite(), self.base[self.target.name]
         if step.is_share:
-            seen = known & (true > 0) & (printed > 0)
-            total = (true * seen).sum(-1, keepdim=True) / (printed * seen).sum(-1, keepdim=True).clamp(min=1e-9)
+            seen = known & (faultless > 0) & (printed > 0)
+            total = (faultless * seen).sum(-1, keepdim=True) / (printed * seen).sum(-1, keepdim=True).clamp(min=1e-9)
             factors = torch.where((seen.sum(-1, keepdim=True) > 1) & (total > 0), total, 1.0)
             rows = int(((factors - 1).abs() > 1e-3).sum())
-            yield Slip("total-wrong", step.name, {}, "row", FIT * rows), true / factors
+            yield Slip("total-wrong", step.name, {}, "row", FIT * rows), faultless / factors
             x = step.outer.arguments[0]
             entries = self.value_of(x)
             if entries is not None and bool(seen.any()):
                 factor = _factor(entries, printed, seen)
-                made = torch.where(entries.isfinite(), entries * factor, entries)
-                value = compute(substituted(step.tree, {x: Reference("entries")}), {"entries": made})
+                scaled = torch.where(entries.isfinite(), entries * factor, entries)
+                value = compute(substituted(step.tree, {x: Reference("entries")}), {"entries": scaled})
                 yield Slip("temperature", step.name, {"factor": f"{factor:.3g}"}, cost=FIT), value
         elif step.name == "scaled":
             scores = self.base[step.inputs[0]]
@@ -232,11 +232,13 @@ class Supposer:
     def from_table(self, name: str) -> Iterator[tuple[list[Slip], Tensor]]:
         """A table that is changed in a step that reads it."""
         is_step = any(name == step.name for step in self.steps)
-        made = [each for each in _changed(name, self.base[name]) if not is_step or each[0].kind == "head-other"]
-        for step in self.steps if made else ():
+        changes = [
+            change for change in _changed(name, self.base[name]) if not is_step or change[0].kind == "head-other"
+        ]
+        for step in self.steps if changes else ():
             if name in step.inputs:
-                values = self.many(name, torch.stack([table for _, table in made]), [step])
-                slips = (replace(slip, step=step.name) for slip, _ in made)
+                values = self.many(name, torch.stack([table for _, table in changes]), [step])
+                slips = (replace(slip, step=step.name) for slip, _ in changes)
                 yield from self.carried(step, zip(slips, values, strict=True))
 
 
@@ -253,19 +255,19 @@ def _factor(entries: Tensor, weights: Tensor, seen: Tensor) -> float:
     return float((share**2 * x * y).sum() / (share**2 * x * x).sum().clamp(min=1e-12))
 
 
-def _changed(name: str, table: Tensor) -> Made:
+def _changed(name: str, table: Tensor) -> Results:
     """A table with the matrix of one head in place of another's, or with an entry read as a neighbour or negative."""
     for head, other in itertools.permutations(range(len(table)), 2) if table.dim() == 3 else ():
-        made = table.clone()
-        made[head] = table[other]
-        yield Slip("head-other", name, {"head": head, "other": other, "table": name}), made
-    places = itertools.product(*map(range, table.shape)) if table.dim() > 0 and table.numel() <= MOST_ENTRIES else ()
-    for index in places:
+        changed = table.clone()
+        changed[head] = table[other]
+        yield Slip("head-other", name, {"head": head, "other": other, "table": name}), changed
+    indices = itertools.product(*map(range, table.shape)) if table.dim() > 0 and table.numel() <= MOST_ENTRIES else ()
+    for index in indices:
         used = {-float(table[index])}
         for axis, step in itertools.product(range(max(0, table.dim() - 2), table.dim()), (1, -1)):
             if 0 <= index[axis] + step < table.shape[axis]:
                 used.add(float(table[(*index[:axis], index[axis] + step, *index[axis + 1 :])]))
         for number in sorted(used - {float(table[index])}):
-            made = table.clone()
-            made[index] = number
-            yield Slip("copied-wrong", name, {"table": name, "index": index, "used": number}, "row"), made
+            changed = table.clone()
+            changed[index] = number
+            yield Slip("copied-wrong", name, {"table": name, "index": index, "used": number}, "row"), changed

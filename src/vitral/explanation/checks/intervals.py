@@ -19,8 +19,6 @@ SIDE = ("_power", "_root", "σ_row", "_σ", "_Φ", "_t", "_s", "μ")
 """Numbers on the side that an author may have rounded without saying so."""
 CORNERS = 3
 """Corners of the box that are tried for each bound, each by the derivatives in the one before."""
-Box = dict[Tree, tuple[Tensor, Tensor]]
-"""Middles and radii of inputs and of calls whose values are rounded."""
 MOST_NUMBERS = 2_000_000
 """In a larger search, a result may be anything."""
 
@@ -76,7 +74,7 @@ class Interval:
         return (values == self.low) | ((values >= self.low - room) & (values <= self.high + room))
 
 
-def reached(tree: Tree, boxes: Mapping[str, Interval], size: float, rule: RoundingRule = RoundingRule()) -> Interval:
+def propagated(tree: Tree, boxes: Mapping[str, Interval], size: float, rule: RoundingRule = RoundingRule()) -> Interval:
     """Where the value of a tree may lie if its inputs do.
 
     Args:
@@ -89,13 +87,13 @@ def reached(tree: Tree, boxes: Mapping[str, Interval], size: float, rule: Roundi
         case Reference(name):
             return boxes[name]
         case Call("matmul" | "add", (left, right)) if not set(references(left)) & set(references(right)):
-            a, b = reached(left, boxes, size, rule), reached(right, boxes, size, rule)
+            a, b = propagated(left, boxes, size, rule), propagated(right, boxes, size, rule)
             if tree.function == "add":
                 return Interval(a.low + b.low, a.high + b.high)
             radius = (a.middle.abs() + a.radius) @ b.radius + a.radius @ b.middle.abs()
             return Interval.around(a.middle @ b.middle, radius)
         case Call(function, (inside,), settings) if function in PRIMITIVES and PRIMITIVES[function].kind == "move":
-            part, move = reached(inside, boxes, size, rule), PRIMITIVES[function].value
+            part, move = propagated(inside, boxes, size, rule), PRIMITIVES[function].value
             return Interval(move(part.low, *settings), move(part.high, *settings))
     return _searched(tree, boxes, size, rule)
 
@@ -111,12 +109,13 @@ def _searched(tree: Tree, boxes: Mapping[str, Interval], size: float, rule: Roun
     values = {name: boxes[name].middle for name in references(tree)}
 
     def flat(*parts: Tensor) -> Tensor:
-        known = {key: part.reshape(middle.shape) for (key, (middle, _)), part in zip(box.items(), parts, strict=True)}
-        other = {key.name: part for key, part in known.items() if isinstance(key, Reference)}
-        made = compute(tree, {**values, **other}, lambda call, of: of[0] + known[call] if call in known else None)
-        return made.reshape(-1)
+        known = {key: part.reshape(box[key].low.shape) for key, part in zip(box, parts, strict=True)}
+        varied = {key.name: part for key, part in known.items() if isinstance(key, Reference)}
+        value = compute(tree, {**values, **varied}, lambda call, of: of[0] + known[call] if call in known else None)
+        return value.reshape(-1)
 
-    middles, radii = ([each.reshape(-1) for each in kind] for kind in zip(*box.values(), strict=True))
+    middles = [interval.middle.reshape(-1) for interval in box.values()]
+    radii = [interval.radius.reshape(-1) for interval in box.values()]
     low = high = centre.reshape(-1)
     if len(low) * max(len(low), *map(len, middles)) > MOST_NUMBERS:
         return Interval(torch.full_like(centre, -torch.inf), torch.full_like(centre, torch.inf))
@@ -136,8 +135,10 @@ def _searched(tree: Tree, boxes: Mapping[str, Interval], size: float, rule: Roun
     return Interval(low.reshape(centre.shape), high.reshape(centre.shape))
 
 
-def _box(tree: Tree, boxes: Mapping[str, Interval], size: float, rule: RoundingRule) -> tuple[Tensor, Box]:
-    """The value in the middle, and middles and radii of what moves: inputs, and roundings of numbers on the side."""
+def _box(
+    tree: Tree, boxes: Mapping[str, Interval], size: float, rule: RoundingRule
+) -> tuple[Tensor, dict[Tree, Interval]]:
+    """The value in the middle, and the intervals of what moves: inputs, and roundings of numbers on the side."""
     side: dict[Call, Tensor] = {}
 
     def note(call: Call, parts: list[Tensor]) -> None:
@@ -146,10 +147,10 @@ def _box(tree: Tree, boxes: Mapping[str, Interval], size: float, rule: RoundingR
 
     values = {name: boxes[name].middle for name in references(tree)}
     centre = compute(tree, values, note)
-    box: Box = {Reference(name): (values[name], boxes[name].radius) for name in values}
+    box: dict[Tree, Interval] = {Reference(name): boxes[name] for name in values}
     for call, value in side.items():
         half = torch.where(is_whole(value, size) | ~value.isfinite(), 0.0, rule.side(call.settings[0], size) / 2)
         if call.settings == ("_power",) and value.dim():  # the largest exponent may be subtracted first
             half = half * value.amax(-1, keepdim=True).clamp(min=1.0)
-        box[call] = torch.zeros_like(half), half
-    return centre, {key: (middle, radius) for key, (middle, radius) in box.items() if bool((radius > 0).any())}
+        box[call] = Interval(-half, half)
+    return centre, {key: interval for key, interval in box.items() if bool((interval.radius > 0).any())}

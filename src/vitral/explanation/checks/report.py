@@ -95,13 +95,13 @@ class CheckedQuantity:
         return tuple(
             CellFinding(
                 self.claim.name,
-                place,
-                float(self.claim.values[place]),
-                float(self.expected[place]),
-                ORDER[int(self.verdicts[place])],
-                next((slip for slip, cells in self.slips if cells[place]), None),
+                index,
+                float(self.claim.values[index]),
+                float(self.expected[index]),
+                ORDER[int(self.verdicts[index])],
+                next((slip for slip, cells in self.slips if cells[index]), None),
             )
-            for place in map(tuple, (self.verdicts > ORDER.index(Verdict.right)).nonzero().tolist())
+            for index in map(tuple, (self.verdicts > ORDER.index(Verdict.right)).nonzero().tolist())
         )
 
     @property
@@ -145,16 +145,16 @@ class CheckReport(Shown, Tabular):
 
     def plain(self) -> dict[str, Any]:
         """The whole report as plain data for JSON, in English; rows, columns and heads are counted from 1."""
-        told, first = ReportText(self, phrases("en")), self.first_wrong
+        english, first = ReportText(self, phrases("en")), self.first_wrong
         return {
             "file": str(self.example.path) if self.example.path else None,
             "title": self.example.title,
             "verdict": self.worst.value,
             "counts": self.counts(),
-            "habit": self.rule and told.rule(self.rule),
-            "summary": told.summary(),
-            "first_wrong": first and told.plain(first),
-            "findings": [told.plain(finding) for checked in self.quantities for finding in checked.findings],
+            "habit": self.rule and english.rule(self.rule),
+            "summary": english.summary(),
+            "first_wrong": first and english.plain(first),
+            "findings": [english.plain(finding) for checked in self.quantities for finding in checked.findings],
         }
 
     def records(self) -> list[dict[str, Any]]:
@@ -165,8 +165,8 @@ class CheckReport(Shown, Tabular):
         """The number of cells with each verdict."""
         counts = dict.fromkeys(map(str, Verdict), 0)
         for checked in self.quantities:
-            for place in checked.verdicts.flatten().tolist():
-                counts[ORDER[place]] += 1
+            for code in checked.verdicts.flatten().tolist():
+                counts[ORDER[code]] += 1
         return counts
 
 
@@ -256,24 +256,24 @@ class ReportText:
     def rows(self) -> Iterator[RowFinding]:
         """The rows in which a cell is not right, in the order of the computation."""
         for checked in self.report.quantities:
-            for place, cells in itertools.groupby(checked.findings, lambda finding: finding.index[:-1]):
-                yield self._row(checked, place, list(cells))
+            for row, cells in itertools.groupby(checked.findings, lambda finding: finding.index[:-1]):
+                yield self._row(checked, row, list(cells))
 
-    def _row(self, checked: CheckedQuantity, place: Index, cells: list[CellFinding]) -> RowFinding:
+    def _row(self, checked: CheckedQuantity, row: Index, cells: list[CellFinding]) -> RowFinding:
         name = checked.claim.name
-        claimed, expected = (values[place].tolist() for values in (checked.claim.values, checked.expected))
-        if not place:  # a list: only the cells that are not right are shown
+        claimed, expected = (values[row].tolist() for values in (checked.claim.values, checked.expected))
+        if not row:  # a list: only the cells that are not right are shown
             claimed, expected = [cell.claimed for cell in cells], [cell.expected for cell in cells]
         wrong = [cell for cell in cells if cell.verdict is Verdict.wrong]
         guesses = list(dict.fromkeys(self.guess(cell) for cell in wrong if cell.slip))
-        if place and wrong and not guesses and name in self.sheet and self.sheet[name].is_share:
+        if row and wrong and not guesses and name in self.sheet and self.sheet[name].is_share:
             total = sum(claimed)
             if abs(total - 1) > 0.5 * len(claimed) * checked.unit.of(torch.tensor(claimed)).max() + 1e-9:
                 guesses.append(self.say("check.total", total=self._printed(name, total)))
-        working_of = ""
+        working = ""
         if wrong:
             line = self._of_head(wrong[0]) + self.working(wrong[0])
-            working_of = self.say("check.printed", working=line, claimed=self._printed(name, wrong[0].claimed))
+            working = self.say("check.printed", working=line, claimed=self._printed(name, wrong[0].claimed))
         return RowFinding(
             step=self._step(name),
             where=self._where(name, cells),
@@ -281,60 +281,60 @@ class ReportText:
             expected=self._printed_row(name, expected),
             verdict=max((cell.verdict for cell in cells), key=ORDER.index),
             guess="; ".join(guesses),
-            working=working_of,
+            working=working,
         )
 
     def _where(self, name: str, cells: list[CellFinding]) -> str:
         sheet = self.sheet
-        axes, place = sheet[name].axes if name in sheet else (), cells[0].index[:-1]
-        if not place:
+        axes, index = sheet[name].axes if name in sheet else (), cells[0].index[:-1]
+        if not index:
             words = [sheet.vocabulary[cell.index[0]] for cell in cells if len(sheet.vocabulary) > cell.index[0]]
             return ", ".join(words) if axes[-1:] in (("vocab",), ("row",)) or name == "logits" else ""
-        row, names, first = place[-1], sheet.sources if axes[-2:-1] == ("source",) else sheet.tokens, sheet.first
-        told = f"{row + first} ({names[row]})" if len(names) > row else str(row + first)
+        row, names, first = index[-1], sheet.sources if axes[-2:-1] == ("source",) else sheet.tokens, sheet.first
+        label = f"{row + first} ({names[row]})" if len(names) > row else str(row + first)
         line = "column" if sheet.conventions.turned(name) else "row"
-        if len(place) == 2 and sheet.num_heads > 1:
-            return self.say(f"check.head_{line}", head=place[0] + first, row=told)
-        return self.say(f"check.{line}", row=told)
+        if len(index) == 2 and sheet.num_heads > 1:
+            return self.say(f"check.head_{line}", head=index[0] + first, row=label)
+        return self.say(f"check.{line}", row=label)
 
     def guess(self, finding: CellFinding) -> str:
         """The diagnosis, with the numbers of the row that each candidate gives; empty without one."""
         slip = finding.slip
         if slip is None:
             return ""
-        told = [self._slip(one, finding) for one in slip.candidates]
-        if slip.other is not None:
-            return self.say("slips.or", slip=told[0], other=told[1])
-        return told[0] if slip.sure else self.say("slips.probably", slip=told[0])
+        phrase, *others = (self._slip(candidate, finding) for candidate in slip.candidates)
+        if others:
+            return self.say("slips.or", slip=phrase, other=others[0])
+        return phrase if slip.sure else self.say("slips.probably", slip=phrase)
 
     def _slip(self, slip: Slip, finding: CellFinding) -> str:
         """A slip as a phrase; rows, terms and heads are counted as the sheet counts."""
         sheet, first = self.sheet, self.sheet.first
-        places: dict[str, Any] = {"expected": self._printed(finding.name, finding.expected), **slip.places}
-        places |= {name: places[name] + first for name in ("term", "head", "other") if name in places}
-        row, index, used = places.get("row"), places.get("index"), places.get("used")
+        values: dict[str, Any] = {"expected": self._printed(finding.name, finding.expected), **slip.values}
+        values |= {name: values[name] + first for name in ("term", "head", "other") if name in values}
+        row, index, used = values.get("row"), values.get("index"), values.get("used")
         if row is not None:
-            places["row"] = f"{row[0]}[{':,' if sheet.conventions.turned(row[0]) else ''}{row[1] + first}]"
+            values["row"] = f"{row[0]}[{':,' if sheet.conventions.turned(row[0]) else ''}{row[1] + first}]"
         if index is not None:
-            places["cell"] = f"{places['table']}[{','.join(str(place + first) for place in index[-2:])}]"
+            values["cell"] = f"{values['table']}[{','.join(str(number + first) for number in index[-2:])}]"
         if isinstance(used, float):
-            places["used"] = self.say.number(f"{used:g}").replace("-", "−")
-        how = f"_{places['how']}" if "how" in places else ""
-        words = self.say(f"slips.{slip.kind}{how}", **places)
+            values["used"] = self.say.number(f"{used:g}").replace("-", "−")
+        how = f"_{values['how']}" if "how" in values else ""
+        words = self.say(f"slips.{slip.kind}{how}", **values)
         if slip.step != finding.name and slip.step in sheet:
             words = self.say("slips.at", slip=words, step=slip.step)
-        if slip.made is None:
+        if slip.result is None:
             return words
-        made = slip.made[finding.index] if slip.grain == "cell" else slip.made[finding.index[:-1]]
-        numbers = self._printed_row(finding.name, made.reshape(-1).tolist())
+        result = slip.result[finding.index] if slip.grain == "cell" else slip.result[finding.index[:-1]]
+        numbers = self._printed_row(finding.name, result.reshape(-1).tolist())
         return self.say("check.gives", slip=words, numbers="  ".join(numbers))
 
     def working(self, finding: CellFinding) -> str:
         """A cell's arithmetic in one line."""
         claimed = {claim.name for claim in self.report.example.claims}
         hidden = [quantity.name for quantity in self.sheet.quantities if quantity.name not in claimed]
-        made = self.sheet.arithmetic(finding.name, finding.index, through=hidden)
-        return text(replace(made, target=self._named(finding)).equation(), self.report.example.decimals, self.say)
+        arithmetic = self.sheet.arithmetic(finding.name, finding.index, through=hidden)
+        return text(replace(arithmetic, target=self._named(finding)).equation(), self.report.example.decimals, self.say)
 
     def _named(self, finding: CellFinding) -> Expression:
         """The cell's name, with the quantity as the file calls it."""
@@ -378,7 +378,7 @@ class ReportText:
         slip = finding.slip
         return {
             "step": self._step(finding.name),
-            "cell": [place + 1 for place in finding.index],
+            "cell": [number + 1 for number in finding.index],
             "claimed": value(finding.claimed),
             "expected": value(finding.expected),
             "verdict": finding.verdict.value,

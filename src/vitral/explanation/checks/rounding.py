@@ -74,16 +74,18 @@ def units(example: Example) -> dict[str, Unit]:
         return {claim.name: Unit(example.decimals) for claim in example.claims} | whole
     typed: dict[str, list[str]] = {}
     for claim in example.claims:
-        places = map(tuple, claim.values.isfinite().nonzero().tolist())
-        typed[claim.name] = [text for place in places if (text := example.typed(claim, place)) is not None]
+        indices = map(tuple, claim.values.isfinite().nonzero().tolist())
+        typed[claim.name] = [text for index in indices if (text := example.typed(claim, index)) is not None]
     most = {name: most_decimals(texts) for name, texts in typed.items()}
-    found = {name: Unit(OF_FRACTIONS if most[name] is None and typed[name] else most[name] or 0) for name in typed}
-    return found | _significant(typed) | whole
+    by_decimals = {
+        name: Unit(OF_FRACTIONS if most[name] is None and typed[name] else most[name] or 0) for name in typed
+    }
+    return by_decimals | _significant(typed) | whole
 
 
-def usual(found: Iterable[Unit], otherwise: int) -> Unit:
+def usual(claimed: Iterable[Unit], otherwise: int) -> Unit:
     """The unit of most quantities that have decimals; of the unprinted ones too."""
-    counts = Counter(unit for unit in found if unit.decimals)
+    counts = Counter(unit for unit in claimed if unit.decimals)
     significant = [unit for unit in counts if unit.significant is not None]
     if significant:
         return max(significant, key=lambda unit: (counts[unit], unit.decimals))
@@ -92,21 +94,24 @@ def usual(found: Iterable[Unit], otherwise: int) -> Unit:
 
 def _significant(typed: Mapping[str, list[str]]) -> dict[str, Unit]:
     """The units of an author who counts significant digits; empty if decimals fit as well."""
-    read = {name: filter(None, map(digits, texts)) for name, texts in typed.items()}
-    pointed = {name: [each for each in found if each.has_point and each.significant] for name, found in read.items()}
-    every = [each for found in pointed.values() for each in found]
+    parsed = {name: filter(None, map(digits, texts)) for name, texts in typed.items()}
+    pointed = {
+        name: [number for number in numbers if number.has_point and number.significant]
+        for name, numbers in parsed.items()
+    }
+    numbers = [number for numbers in pointed.values() for number in numbers]
     best, most, gained = 0, 0, dict[str, int]()
-    # 0.9996 with three significant digits is typed 1.00 or 1.000; such a number tells nothing.
-    for significant in sorted({each.significant for each in every if not each.is_power}):
+    # 0.9996 with three significant digits is typed 1.00 or 1.000; such a number shows nothing.
+    for significant in sorted({number.significant for number in numbers if not number.is_power}):
         gains = dict(_zeros_gained(pointed, significant))
         total = sum(gain for gain in gains.values() if gain > 0)
         if total > most:
             best, most, gained = significant, total, gains
-    uniform = all(each.significant == best for each in every)
-    if not best or most < (1 if uniform and len(every) >= MANY else CLEARLY - uniform):
+    uniform = all(number.significant == best for number in numbers)
+    if not best or most < (1 if uniform and len(numbers) >= MANY else CLEARLY - uniform):
         return {}
     return {
-        name: Unit(max(each.decimals for each in pointed[name]), best)
+        name: Unit(max(number.decimals for number in pointed[name]), best)
         for name, gain in gained.items()
         if gain > -CLEARLY
     }
@@ -114,10 +119,10 @@ def _significant(typed: Mapping[str, list[str]]) -> dict[str, Unit]:
 
 def _zeros_gained(pointed: Mapping[str, list[Digits]], significant: int) -> Iterator[tuple[str, int]]:
     """For each quantity without longer numbers: the zeros lost if decimals count, less those if digits count."""
-    for name, found in pointed.items():
-        if found and all(each.significant <= significant or each.is_power for each in found):
-            most = max(each.decimals for each in found)
-            yield name, sum(most - each.decimals - max(0, significant - each.significant) for each in found)
+    for name, numbers in pointed.items():
+        if numbers and all(number.significant <= significant or number.is_power for number in numbers):
+            most = max(number.decimals for number in numbers)
+            yield name, sum(most - number.decimals - max(0, significant - number.significant) for number in numbers)
 
 
 TOLERANCE = 0.55
@@ -164,8 +169,8 @@ class RoundingRule:
     @property
     def price(self) -> float:
         """The number of cells that it must explain beyond full precision; few authors do many things at once."""
-        few = (self.roots is not None, self.powers is not None)
-        parts = sum((self.carry != "full", self.cuts != "", *few, self.products, self.repairs))
+        inside = (self.roots is not None, self.powers is not None, self.products)
+        parts = sum((self.carry != "full", self.cuts != "", *inside, self.repairs))
         return PART * parts + MANY_PARTS * max(0, parts - 2) + (FEW_CELLS if self.carry == "float16" else 0.0)
 
     def inside(self, quantity: SheetQuantity) -> tuple[object, ...]:
@@ -173,12 +178,12 @@ class RoundingRule:
         if (self.roots, self.powers, self.products) == (None, None, False):
             return ()
         sites = {site(call) for call in every(quantity.tree)}
-        made: tuple[object, ...] = ()
+        parts: tuple[object, ...] = ()
         if self.products and "product" in sites:
-            made += ("products", self.cuts, self.guards)
+            parts += ("products", self.cuts, self.guards)
         if self.roots is not None and "root" in sites:
-            made += ("roots", self.roots)
-        return (*made, "powers", self.powers, self.cuts) if self.powers is not None and "power" in sites else made
+            parts += ("roots", self.roots)
+        return (*parts, "powers", self.powers, self.cuts) if self.powers is not None and "power" in sites else parts
 
     def make(self, quantity: SheetQuantity, values: Values, unit: Unit) -> Tensor:
         """A quantity from the author's values, before the result is rounded.
@@ -196,7 +201,7 @@ class RoundingRule:
             if where == "root" and self.roots is not None:
                 size = 10.0**-self.roots
                 return ((first / size).round() * size).clamp(min=size)
-            if where == "product" and self.products and min(each.dim() for each in parts) > 1:
+            if where == "product" and self.products and min(part.dim() for part in parts) > 1:
                 products = first[..., :, :, None] * parts[1][..., None, :, :]
                 return self.rounded(products, unit.finer(self.guards).of(products)).sum(dim=-2)
             return None
@@ -204,7 +209,7 @@ class RoundingRule:
         return compute(quantity.tree, values, by_hand) if self.inside(quantity) else quantity.make(values)
 
     def started(self, given: Values) -> Values:
-        """The given numbers as the author's machine keeps them."""
+        """The given numbers as the author's machine holds them."""
         return {name: value.half().double() for name, value in given.items()} if self.carry == "float16" else given
 
     def rounded(self, values: Tensor, size: Tensor | float) -> Tensor:
@@ -270,10 +275,10 @@ def rules(quantities: Sequence[SheetQuantity], decimals: int) -> list[RoundingRu
     inner += [RoundingRule(products=True), RoundingRule(repairs=True)]
     matters = [rule for rule in inner if rule in (RoundingRule(), inner[-1]) or any(map(rule.inside, quantities))]
     ways = [(carry, cuts) for carry in ("full", "printed", "steps") for cuts in ("", "cuts")]
-    made = [replace(rule, carry=carry, cuts=cuts) for carry, cuts in ways for rule in matters]
-    made += [RoundingRule(carry, "floor") for carry, cuts in ways if cuts]
-    made += [RoundingRule("steps", cuts, guards=guards) for cuts in ("", "cuts") for guards in (1, 2)]
-    return sorted([*made, RoundingRule("float16")], key=lambda rule: (rule.price, rule.products, rule.repairs))
+    combined = [replace(rule, carry=carry, cuts=cuts) for carry, cuts in ways for rule in matters]
+    combined += [RoundingRule(carry, "floor") for carry, cuts in ways if cuts]
+    combined += [RoundingRule("steps", cuts, guards=guards) for cuts in ("", "cuts") for guards in (1, 2)]
+    return sorted([*combined, RoundingRule("float16")], key=lambda rule: (rule.price, rule.products, rule.repairs))
 
 
 def within(values: Tensor, truth: Tensor, tolerance: Tensor | float) -> Tensor:

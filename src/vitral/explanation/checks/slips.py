@@ -92,20 +92,20 @@ class Slip:
     Attributes:
         kind: one of `KINDS`.
         step: the quantity in whose computation it was made.
-        places: placeholders of its phrase.
+        values: of the placeholders of its phrase.
         grain: how far it reaches: "all", a "row", a "column" or a "cell".
         cost: bits of what was chosen to fit the numbers.
-        made: the quantity under the slip, before rounding; None for a misprint.
+        result: the quantity under the slip, before rounding; None for a misprint.
         sure: whether nothing else is nearly as plausible.
         other: another slip that is about as plausible.
     """
 
     kind: str
     step: str
-    places: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
     grain: str = "all"
     cost: float = 0.0
-    made: Tensor | None = field(default=None, compare=False, repr=False)
+    result: Tensor | None = field(default=None, compare=False, repr=False)
     sure: bool = True
     other: "Slip | None" = None
 
@@ -134,8 +134,8 @@ def misprints(value: float, decimals: int) -> Iterator[tuple[str, float]]:
 def _swapped(value: float, decimals: int) -> Iterator[tuple[str, float]]:
     for digits in range(decimals + 1):
         written = f"{abs(value):.{digits}f}"
-        places = [place for place, sign in enumerate(written) if sign.isdigit() and float(written) == abs(value)]
-        for first, second in itertools.pairwise(places):
+        indices = [index for index, sign in enumerate(written) if sign.isdigit() and float(written) == abs(value)]
+        for first, second in itertools.pairwise(indices):
             swapped = list(written)
             swapped[first], swapped[second] = swapped[second], swapped[first]
             yield "digits-swapped", math.copysign(float("".join(swapped)), value)
@@ -143,6 +143,6 @@ def _swapped(value: float, decimals: int) -> Iterator[tuple[str, float]]:
 
 def _one_off(value: float, decimals: int) -> Iterator[tuple[str, float]]:
     """A carry forgotten or made up: ten units of the last digit, or a higher place."""
-    for place in range(1, max(decimals, len(str(int(abs(value)))) + decimals - 1) + 1):
+    for digit in range(1, max(decimals, len(str(int(abs(value)))) + decimals - 1) + 1):
         for sign in (1, -1):
-            yield "digit-wrong", round(value + sign * 10.0 ** (place - decimals), decimals)
+            yield "digit-wrong", round(value + sign * 10.0 ** (digit - decimals), decimals)

@@ -5,8 +5,7 @@ from pathlib import Path, PurePath
 
 from vitral.core.errors import UsageError
 from vitral.core.files import read_capped, readable
-from vitral.explanation.documents.finder import GridDocument
-from vitral.explanation.documents.grid import CsvGrid, MarkdownGrid, SheetGrid
+from vitral.explanation.documents.formats import CsvDocument, MarkdownDocument, SpreadsheetDocument
 from vitral.explanation.examples.document import Document, TomlDocument
 
 SUFFIXES = (".toml", ".md", ".markdown", ".txt", ".csv", ".tsv", ".xlsx")
@@ -47,7 +46,7 @@ def document_of(raw: bytes, name: str, *, mend: bool = False) -> Document:
         raise UsageError("{path}: more than {most:,} bytes: not a worked example", path=name, most=MOST_BYTES)
     suffix = PurePath(name).suffix.lower()
     if raw.startswith(ZIP) or suffix == ".xlsx":
-        return GridDocument(SheetGrid(name, raw))
+        return SpreadsheetDocument(name, raw)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -57,4 +56,4 @@ def document_of(raw: bytes, name: str, *, mend: bool = False) -> Document:
     is_toml = re.search(r"^[ \t]*\[(?:given|claimed)\]", text, re.MULTILINE) or not re.search(r"[\[|(]", text)
     if suffix == ".toml" or (suffix not in SUFFIXES and is_toml):
         return TomlDocument(name, text, mend=mend)
-    return GridDocument((CsvGrid if suffix in (".csv", ".tsv") else MarkdownGrid)(name, text))
+    return (CsvDocument if suffix in (".csv", ".tsv") else MarkdownDocument)(name, text)

@@ -1,35 +1,32 @@
-"""Cells of numbers and words with their places, from Markdown, CSV and spreadsheets, and the same files rewritten."""
+"""The worked example in a grid of cells: blocks of numbers with a name, and settings.
 
-import io
-import itertools
-import math
+A name stands in a cell above its matrix, or left of its first row; matrices may stand side by side. Settings are a
+cell with the key and a cell with the value to its right.
+"""
+
 import re
-import zipfile
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
-from vitral.explanation.documents.labels import LONGEST_LABEL, bare, known_setting
-from vitral.explanation.examples.document import Source, Written
+from vitral.explanation.documents.labels import Label, is_input, known_label, known_setting, section_of
+from vitral.explanation.examples.document import Document, Token
+from vitral.explanation.examples.faults import KeyPath
 from vitral.explanation.examples.numerals import as_percent, value_of
-from vitral.explanation.examples.schema import SPECIAL
+from vitral.explanation.examples.schema import AXES, IDENTITY, SPECIAL
 
-MOST_ROWS, MOST_COLUMNS = 2000, 200
-MOST_UNZIPPED = 2**24
-"""Bytes that a spreadsheet may have when it is unzipped."""
-SIGNIFICANT = 10
-"""Digits of a number that a spreadsheet computed and shows without a number format."""
-LONGEST_LIST = 20_000
+ORDER = ("x", "q", "k", "scores", "scaled", "masked", "weights", "z", "logits", "probabilities")
+"""Without headings and without inputs, the first of these that is there is given, with v; q and k together."""
+LISTS = ("tokens", "memory_tokens", "vocabulary", "beam")
 _MARKUP = re.compile(r"\$|\*\*|`|~")
-_QUOTED = r'"[^"]*"'
-_LIST = re.compile(r"[\[(](?:[^\[\]()]++|[\[(][^\[\]()]*+[\])])*+[\])]")
 _BLANK = re.compile(r"\??|[_.…\s]+|\\_+(?:\\_)*")
 
 
-class Cell(Written):
+class Cell(Token):
     """A number or word in notes, or in a table."""
 
     @property
@@ -39,12 +36,12 @@ class Cell(Written):
 
     def changed(self, value: str) -> str:
         """The value in the style of this one: percent, decimal comma, markup around it."""
-        found = max(re.findall(r"[^\s$*`|\"]+", self.written), key=len, default="")
-        made = as_percent(value) if found.endswith("%") else value
-        made = made.replace(".", ",") if "," in found and "." not in found else made
+        before = max(re.findall(r"[^\s$*`|\"]+", self.written), key=len, default="")
+        after = as_percent(value) if before.endswith("%") else value
+        after = after.replace(".", ",") if "," in before and "." not in before else after
         if value in ("-inf", "inf"):
-            made = value.replace("inf", r"\infty" if "\\" in self.written or "$" in self.written else "∞")
-        return self.written.replace(found, made, 1) if found else f"{self.written}{made}"
+            after = value.replace("inf", r"\infty" if "\\" in self.written or "$" in self.written else "∞")
+        return self.written.replace(before, after, 1) if before else f"{self.written}{after}"
 
     @cached_property
     def is_number(self) -> bool:
@@ -72,206 +69,235 @@ def plain_number(written: str) -> str:
     return "?" if _BLANK.fullmatch(text) else text.removeprefix("+")
 
 
-class Grid(Source):
-    """The cells of a file; the text of a spreadsheet is its cells.
+Rows = tuple[tuple[Cell, ...], ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A matrix, vector or number with its name; `section` is "given", "claimed", or empty if no heading says."""
+
+    label: Label
+    name: Cell
+    rows: Rows
+    section: str
+
+
+class GridDocument(Document):
+    """A worked example made of named blocks of cells.
 
     Attributes:
         title: a heading, or empty.
-        sheets: the rows of each worksheet; a file without worksheets has one, without a name.
-        tables: lines in which no cell is the name of others.
+        table_lines: lines in which no cell is the name of others.
+        tokens: the cells; those of names by the path of their matrix.
     """
 
     title: str = ""
-    sheets: Mapping[str, list[list[Cell]]]
-    tables: frozenset[int] = frozenset()
+    table_lines: frozenset[int] = frozenset()
 
+    def find(self, sheets: Mapping[str, Sequence[Sequence[Cell]]]) -> None:
+        """Give the blocks their keys.
 
-class TextGrid(Grid, ABC):
-    """A file that is text."""
-
-    def __init__(self, name: str, text: str) -> None:
-        """Cut the lines into cells."""
-        self.name, self.text = name, text
-        self.lines = text.splitlines(keepends=True)
-        self.starts = [0, *itertools.accumulate(map(len, self.lines))]
-        self.sheets = {"": self.rows()}
-
-    @abstractmethod
-    def rows(self) -> list[list[Cell]]:
-        """The cells of the file."""
-
-    def cell(self, line: int, start: int, stop: int) -> Cell:
-        """The characters between two places of the text, without blanks around them."""
-        written = self.text[start:stop]
-        return Cell(written.strip(), line + 1, start + len(written) - len(written.lstrip()))
-
-    def cut(self, line: int, sign: str, whole: str) -> list[Cell]:
-        """The cells of a line between signs, except signs in what the pattern `whole` matches."""
-        written, start = self.lines[line].rstrip("\r\n"), self.starts[line]
-        signs = [found.start() for found in re.finditer(rf"{whole}|{re.escape(sign)}", written) if found[0] == sign]
-        edges = itertools.pairwise([-1, *signs, len(written)])
-        return [self.cell(line, start + left + 1, start + right) for left, right in edges]
-
-
-class CsvGrid(TextGrid):
-    """A CSV file, with commas, semicolons or tabs between the cells."""
-
-    def rows(self) -> list[list[Cell]]:
-        """The cells; tabs or semicolons are between them if there are any outside quotes, else commas."""
-        outside = re.sub(_QUOTED, "", self.text)
-        sign = next((sign for sign in "\t;" if sign in outside), ",")
-        return [self.cut(line, sign, _QUOTED) for line in range(len(self.lines))]
-
-
-class MarkdownGrid(TextGrid):
-    """Notes: tables, lists of numbers behind a name, settings; every other line is one cell."""
-
-    def rows(self) -> list[list[Cell]]:
-        """A name stands right above its table, or left of its list; an empty row ends both, and every other line."""
-        title = re.search(r"^#[ \t]+([^\n]{1,200})$", self.text, re.MULTILINE)
-        self.title = bare(title[1]) if title else ""
-        at, made = 0, [list[Cell]()]
-        while at < len(self.lines):
-            line = self.lines[at].strip(" \t\r\n")
-            rule = self.lines[at + 1].strip() if at + 1 < len(self.lines) else ""
-            if "|" in line and "-" in rule and set(rule) <= set("|:- \t"):
-                end = next(
-                    (end for end in range(at + 2, len(self.lines)) if "|" not in self.lines[end]), len(self.lines)
-                )
-                rows, at = [self._piped(one) for one in range(at, end) if one != at + 1], end
-                self.tables |= {cell.line for row in rows for cell in row}
-                made.pop()
-            elif not line.strip("`") or line.startswith("```"):
-                at += 1
-                continue
-            else:
-                rows = self._line(at)
-                at = max(at + 1, rows[-1][-1].line)
-            made += [*rows, []]
-        return made
-
-    def _piped(self, at: int) -> list[Cell]:
-        cells, written = self.cut(at, "|", r"\\\|"), self.lines[at].strip()
-        return cells[written.startswith("|") : len(cells) - written.endswith("|")]
-
-    def _line(self, at: int) -> list[list[Cell]]:
-        """The cells of a line that is in no table, and of those below if its list goes on."""
-        line, start = self.lines[at], self.starts[at]
-        pair = re.match(r"([^=:\n]{1,60})[=:](.{1,500})", line)
-        if not pair or not known_setting(pair[1]):
-            opened = re.compile(r"([^\n]{1,200}?)[=:]\s{0,20}(?=[\[(])").match(self.text, start)
-            if opened and (rows := self._listed(at, start, opened.end(1), opened.end())):
-                return rows
-            pair = re.match(r"([^=:\n]{1,60})[=:]\s*([A-Za-z]\w*)\s*$", line)
-        if not pair:
-            return [[self.cell(at, start, start + len(line[: 2 * LONGEST_LABEL]))]]
-        return [[self.cell(at, start + pair.start(part), start + pair.end(part)) for part in (1, 2)]]
-
-    def _listed(self, at: int, start: int, stop: int, begin: int) -> list[list[Cell]]:
-        """A list of numbers, or of rows, with its name at the left; nothing if it is none."""
-        found = _LIST.match(self.text, begin, begin + LONGEST_LIST)
-        parts = re.compile(r"[^\[\]()]+").finditer(self.text, begin, found.end()) if found else ()
-        rows = [list(re.compile(r"[^\s,;]+").finditer(self.text, *part.span())) for part in parts]
-        line = lambda place: at + self.text.count("\n", start, place) + 1  # noqa: E731
-        made = [[Cell(each[0], line(each.start()), each.start()) for each in row] for row in rows if row]
-        numbers = [cell.is_number for row in made for cell in row]
-        if not found or re.search(r"\n[ \t]*\n", found[0]) or 2 * sum(numbers) <= len(numbers):
-            return []
-        names = itertools.chain([self.cell(at, start, stop)], itertools.repeat(Cell("", at + 1, start)))
-        return [[name, *row] for name, row in zip(names, made, strict=False)]
-
-
-class SheetGrid(Grid):
-    """A spreadsheet (.xlsx); of formulas the values that were stored with them."""
-
-    def __init__(self, name: str, raw: bytes) -> None:
-        """Read the worksheets.
+        Args:
+            sheets: the rows of each worksheet; a file without worksheets has one, without a name.
 
         Raises:
-            UsageError: no spreadsheet, too large, or a formula without a stored value.
+            UsageError: nothing was found, or a quantity is written twice.
         """
-        self.name, self.raw = name, raw
-        try:
-            with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-                if sum(entry.file_size for entry in archive.infolist()) > MOST_UNZIPPED:
-                    raise self._too_large()
-            values, formulas = (self._book(read_only=True, data_only=shown) for shown in (True, False))
-            self.sheets = {sheet.title: self._cells(sheet, formulas[sheet.title]) for sheet in values.worksheets}
-        except UsageError:
-            raise
-        except Exception as error:
-            kind = type(error).__name__
-            raise UsageError("{where}: no spreadsheet (.xlsx): {fault}", where=name, fault=kind) from None
-        rows = (row for rows in self.sheets.values() for row in rows)
-        self.text = "\n".join(" | ".join(cell.written for cell in row) for row in rows)
-
-    def _too_large(self) -> UsageError:
-        return UsageError(
-            "{where}: more than {rows:,} rows or {columns:,} columns; a worked example is smaller",
-            where=self.name,
-            rows=MOST_ROWS,
-            columns=MOST_COLUMNS,
+        self.tokens = {}
+        self.data = {"title": self.title} if self.title else {}
+        self.data |= {"given": {}, "claimed": {}}
+        finders = [_Finder(rows, section_of(title), self.table_lines) for title, rows in sheets.items()]
+        blocks = [block for finder in finders for block in finder.blocks()]
+        if not blocks:
+            raise UsageError(
+                "{where}: no numbers with a known name were found; write the name before each matrix, as Q = … or a "
+                "heading; docs/examples.md lists the names",
+                where=self.name,
+            )
+        for path, value, cell in (setting for finder in finders for setting in finder.settings()):
+            (self.data[path[0]] if path[1:] else self.data)[path[-1]] = value
+            self.tokens[path] = cell
+        self._insert(blocks)
+        self.notes = tuple(
+            _("line {line}: not read, since {label!r} is no known name", line=line, label=label)
+            for finder in finders
+            for line, label in finder.unread()
         )
 
-    def _book(self, **how: bool) -> Any:
-        try:
-            import openpyxl
-        except ImportError:
-            raise UsageError('spreadsheets need openpyxl: pip install "vitral[xlsx]"') from None
-        return openpyxl.load_workbook(io.BytesIO(self.raw), **how)
+    def _insert(self, blocks: Sequence[Block]) -> None:
+        """Put the blocks into the tables: heads 1, 2, … as a list, given rows as a matrix, other parts by number."""
+        grouped: dict[tuple[str, str], list[Block]] = {}
+        first = _earliest({block.label.name for block in blocks})
+        for block in blocks:
+            name = block.label.name
+            section = block.section or ("given" if is_input(name) or name in first else "claimed")
+            grouped.setdefault((section, name), []).append(block)
+        for (section, name), parts in grouped.items():
+            numbers = [block.label.head or block.label.row for block in parts]
+            is_whole = numbers == list(range(1, len(parts) + 1)) or numbers == [0]
+            if is_whole and section == "given" and parts[0].label.row:
+                rows = tuple(row for part in parts for row in part.rows)
+                parts, numbers = [replace(parts[0], rows=rows)], [0]
+            if is_whole and len(parts) > 1 and not parts[0].label.row:
+                heads = [self._matrix((section, name, head), block) for head, block in enumerate(parts)]
+                self.data[section][name] = heads
+            else:
+                for number, block in zip(numbers, parts, strict=True):
+                    key = name if not number or (is_whole and block.label.head) else f"{name}[{number}]"
+                    if key in self.data[section]:
+                        raise self.refuse_token(_("{name}: is written twice", name=name), block.name)
+                    self.data[section][key] = self._matrix((section, key), block)
+            self.tokens.setdefault((section, name), parts[0].name)
 
-    def _cells(self, sheet: Any, formulas: Any) -> list[list[Cell]]:
-        made: list[list[Cell]] = []
-        rows = zip(sheet.iter_rows(), formulas.iter_rows(), strict=True)
-        for line, (row, written) in enumerate(rows, start=1):
-            if line > MOST_ROWS or len(row) > MOST_COLUMNS:
-                raise self._too_large()
-            made.append([])
-            for column, (cell, formula) in enumerate(zip(row, written, strict=True), start=1):
-                shown = shown_value(cell.value, getattr(cell, "number_format", None) or "")
-                made[-1].append(Cell(shown, line, column, sheet.title))
-                if cell.value is None and formula.value is not None:
-                    complaint = _(
-                        "a formula without a stored value; open the file in a spreadsheet program and save it, or "
-                        "write the number"
-                    )
-                    raise self.refuse(complaint, made[-1][-1])
-        return made
-
-    def refuse(self, complaint: str, place: Written) -> UsageError:
-        """The error, with the cell's name."""
-        from openpyxl.utils import get_column_letter
-
-        where = f"{place.sheet}!{get_column_letter(place.column)}{place.line}"
-        return UsageError("{where}, cell {cell}: {complaint}", where=self.name, cell=where, complaint=complaint)
-
-    def rewritten(self, changes: Mapping[Any, str]) -> bytes:
-        """The workbook with other numbers; formulas become the numbers that they showed."""
-        book = self._book()
-        for cell in (cell for rows in self.sheets.values() for row in rows for cell in row):
-            target = book[cell.sheet].cell(cell.line, cell.column)
-            if cell in changes or target.data_type == "f":
-                written = changes.get(cell, cell.characters)
-                number = value_of(written) if written not in SPECIAL else None
-                target.value = written if number is None else number
-                target.data_type = "s" if number is None else "n"  # a word may begin with =
-        buffer = io.BytesIO()
-        book.save(buffer)
-        return buffer.getvalue()
+    def _matrix(self, path: KeyPath, block: Block) -> Any:
+        """The values of a block, whose cells are noted; one row of a vector, or of a part, is a list."""
+        self.tokens[path] = block.name
+        is_list = len(block.rows) == 1 and ("[" in str(path[-1]) or len(AXES.get(block.label.name, " ")) == 1)
+        for row, cells in enumerate(block.rows):
+            self.tokens[(*path, row)] = cells[0]
+            self.tokens |= {(*path, *(() if is_list else (row,)), column): cell for column, cell in enumerate(cells)}
+        rows = [[cell.characters for cell in cells] for cells in block.rows]
+        return rows[0] if is_list else rows
 
 
-def shown_value(value: Any, number_format: str) -> str:
-    """A cell's value as its reader sees it.
+def _earliest(names: set[str]) -> set[str]:
+    """The quantities that are given where no heading says so, beside inputs and parameters."""
+    if any(is_input(name) and not name.startswith(("w_", "b_")) for name in names):
+        return set()
+    first = next((name for name in ORDER if name in names), "")
+    together = {"q": "qkv", "k": "qkv", **dict.fromkeys(("scores", "scaled", "masked", "weights"), "v")}
+    return {first, *together.get(first, "")}
 
-    >>> shown_value(0.26894142, "0.00"), shown_value(0.1 + 0.2, "General"), shown_value(0.218, "0.0%")
-    ('0.27', '0.3', '21.8%')
+
+class _Finder:
+    """Finds the blocks of one worksheet."""
+
+    def __init__(self, rows: Sequence[Sequence[Cell]], section: str, table_lines: Collection[int]) -> None:
+        self.rows, self.section, self.table_lines = rows, section, table_lines
+        self.used: set[tuple[int, int]] = set()
+
+    def at(self, line: int, column: int) -> Cell | None:
+        """A cell that is not empty, from 0."""
+        cell = self.rows[line][column] if 0 <= line < len(self.rows) and 0 <= column < len(self.rows[line]) else None
+        return cell if cell is not None and cell.written.strip() else None
+
+    def _words(self) -> Iterator[tuple[int, int, Cell]]:
+        """Each word with its line and column, from 0, that is in no block found so far."""
+        for line, row in enumerate(self.rows):
+            for column in range(len(row)):
+                cell = self.at(line, column)
+                if (
+                    cell
+                    and cell.line not in self.table_lines
+                    and (line, column) not in self.used
+                    and not cell.is_number
+                ):
+                    yield line, column, cell
+
+    def blocks(self) -> Iterator[Block]:
+        section = self.section
+        for line, column, cell in self._words():
+            section = (section_of(cell.written) or section) if column == 0 else section
+            value = self.at(line, column + 1)
+            if (value is not None and known_setting(cell.written)) or known_label(cell.written) is None:
+                continue
+            rows = self.beside(line, column) or self.below(line, column)
+            label = known_label(cell.written, is_row=len(rows) == 1)
+            if rows and label:
+                yield Block(label, cell, rows, section)
+
+    def settings(self) -> Iterator[tuple[tuple[str, ...], Any, Cell]]:
+        """The path, value and cell of each setting, as mask: causal, and of each quantity that is a word."""
+        for line, column, key in self._words():
+            value, path = self.at(line, column + 1), known_setting(key.written)
+            if value is None:
+                continue
+            if path:
+                words = [cell.written for cell in self.rows[line][column + 1 :] if cell.written.strip()]
+                is_list = path[-1] in LISTS and len(words) > 1
+                yield path, words if is_list else setting_value(path[-1], value.written), value
+                self.used.add((line, column + 1))
+            elif value.written.casefold() in (*IDENTITY, "sinusoidal") and (label := known_label(key.written)):
+                yield ("given", label.name), value.written.casefold(), value
+
+    def unread(self) -> Iterator[tuple[int, str]]:
+        """The line of each part with numbers that is in no block, and the words before it."""
+        words, goes_on = "", False
+        for line, row in enumerate(self.rows):
+            unused = [
+                cell for column, cell in enumerate(row) if self.at(line, column) and (line, column) not in self.used
+            ]
+            is_part = len(unused) > 1 and any(cell.is_number for cell in unused)
+            if is_part and not goes_on and not known_setting(unused[0].written):
+                yield unused[0].line, (unused[0].written if unused[0].is_word else words)[:40]
+            words = next((cell.written for cell in unused if not cell.is_number), words)
+            goes_on = is_part
+
+    def beside(self, line: int, column: int) -> Rows:
+        """Numbers to the right of the name, and below those while the cell under the name is empty."""
+        first = self.at(line, column + 1)
+        if first is None or not first.is_number:
+            return ()
+        end, stop = self.end_of(line, column + 1), line + 1
+        while self.at(stop, column) is None and self.at(stop, column + 1):
+            stop += 1
+        return self.take(line, stop, column + 1, end)
+
+    def below(self, line: int, column: int) -> Rows:
+        """The rectangle under the name: with a header and labels of rows, which are left out."""
+        start = line + 1
+        end = max(self.end_of(start, column), self.end_of(start, column + 1) if self.at(start, column + 1) else 0)
+        stop = start
+        while any(self.at(stop, index) for index in range(column, end)) and not self.begins(stop, start, column, end):
+            stop += 1
+        return _without_labels(self.take(start, stop, column, end)) if end > column else ()
+
+    def begins(self, line: int, start: int, column: int, end: int) -> bool:
+        """Whether a row holds the name of the next block, or of a section, instead of numbers."""
+        cell = self.at(line, column)
+        if cell is None or cell.is_number:
+            return False
+        alone = all(self.at(line, index) is None for index in range(column + 1, end))
+        above = self.at(line - 1, column) if line > start else None
+        named = known_label(cell.written) is not None or bool(section_of(cell.written))
+        return named and (alone or (above is not None and above.is_number))
+
+    def end_of(self, line: int, column: int) -> int:
+        """The column after the last one of a run of cells that are not empty."""
+        while self.at(line, column) is not None:
+            column += 1
+        return column
+
+    def take(self, line: int, stop: int, column: int, end: int) -> Rows:
+        """The cells of a rectangle, as far as the rows go, which are used from now on."""
+        self.used |= {(row, index) for row in range(line, stop) for index in range(column, end)}
+        return tuple(tuple(self.rows[row][column : max(end, self.end_of(row, column))]) for row in range(line, stop))
+
+
+def _without_labels(rows: Rows) -> Rows:
+    """The cells without the labels of rows and columns, which are words.
+
+    The first column holds labels if every cell of it below the first row is a word. The first row is a header if no
+    cell of it is a number, or if its corner is empty above labels. A single word among numbers stays, and is refused
+    where numbers are read.
     """
-    if value is None:
-        return ""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return str(value)
-    decimals = re.fullmatch(r"[#,]*0(?:\.(?P<zeros>0{1,30}))?(?P<percent>%)?(?:_\))?", number_format.split(";")[0])
-    if decimals:
-        digits = len(decimals["zeros"] or "")
-        return f"{value:.{digits}%}" if decimals["percent"] else f"{value:.{digits}f}"
-    return f"{value:.{SIGNIFICANT}g}" if isinstance(value, float) else str(value)
+    if len(rows) < 2:
+        return rows
+    first, *body = rows
+    labelled = all(row[0].is_word for row in body)
+    if all(cell.is_word or not cell.written for cell in first) or (labelled and not first[0].written):
+        rows = tuple(body)
+    if len(rows[0]) > 1 and (all(row[0].is_word for row in rows) or all(not row[0].written for row in (first, *body))):
+        rows = tuple(row[1:] for row in rows)  # labels, or labels left empty
+    return rows
+
+
+def setting_value(key: str, written: str) -> Any:
+    """A setting's value: as TOML, a list of words, or a word."""
+    try:
+        return tomllib.loads(f"value = {written}")["value"]
+    except ValueError:
+        pass
+    if key in LISTS:
+        return [word.strip(" \"'`") for word in written.replace(";", ",").replace("|", ",").split(",")]
+    return written.strip(" \"'`")

@@ -22,22 +22,22 @@ def gallery() -> dict[str, str]:
     return {name.removesuffix(".toml"): texts[name] for name in sorted(texts)}
 
 
-def find_example(named: str | Path) -> Example:
+def find_example(name: str | Path) -> Example:
     """A worked example by the path of its file, or by its name in the gallery; "-" is the standard input.
 
     Raises:
         UsageError: there is none, or it cannot be read.
     """
-    path = Path(named)
-    if named == "-":
+    path = Path(name)
+    if name == "-":
         return read_example(document_of(sys.stdin.buffer.read(MOST_BYTES + 1), "-"))
-    if os.path.exists(named) or path.suffix in SUFFIXES:
+    if os.path.exists(name) or path.suffix in SUFFIXES:
         return load_example(path)
-    known = gallery()
-    if str(named) not in known:
-        hint = closest(str(named), known) or N_("vitral list examples lists them")
-        raise UsageError("{named}: neither a file nor a worked example; {hint}", named=named, hint=hint)
-    return parse_example(known[str(named)], path)
+    texts = gallery()
+    if str(name) not in texts:
+        hint = closest(str(name), texts) or N_("vitral list examples lists them")
+        raise UsageError("{named}: neither a file nor a worked example; {hint}", named=name, hint=hint)
+    return parse_example(texts[str(name)], path)
 
 
 def correct(report: CheckReport, folder: str | Path | None = None) -> Path:

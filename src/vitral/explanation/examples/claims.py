@@ -12,15 +12,15 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.explanation.examples.example import AuthorClaim
-from vitral.explanation.examples.given import Given, Keys, Values, label_of
+from vitral.explanation.examples.faults import Fault, KeyPath, Misfit, label_of
 from vitral.explanation.examples.names import hint
-from vitral.explanation.examples.places import Fault, KeyPath, Misfit
-from vitral.explanation.examples.schema import AXES, CHOICES, OF_BLOCKS, WORDS, cells, shape_of
+from vitral.explanation.examples.reader import Reader, Values
+from vitral.explanation.examples.schema import AXES, CHOICES, OF_BLOCKS, WORDS, cells, number, shape_of
 from vitral.explanation.recipe import SheetQuantity, choice_of, follow, missing_for
 from vitral.explanation.rows import Beam, rule_of
 from vitral.explanation.sheet import Sheet
 
-_PART = re.compile(r"(?P<name>[^\[\]]+)\[(?P<places>(?:\s*(?::|\d{1,8})\s*,?)+)\]")
+_PART = re.compile(r"(?P<name>[^\[\]]+)\[(?P<index>(?:\s*(?::|\d{1,8})\s*,?)+)\]")
 
 
 def part_of(label: str) -> tuple[str, tuple[int | None, ...]]:
@@ -29,18 +29,18 @@ def part_of(label: str) -> tuple[str, tuple[int | None, ...]]:
     >>> part_of("weights[2,:]")
     ('weights', (2, None))
     """
-    found = _PART.fullmatch(label)
-    if found is None:
+    match = _PART.fullmatch(label)
+    if match is None:
         return label, ()
-    places = re.findall(r":|\d+", found["places"])
-    return found["name"].strip(), tuple(None if each == ":" else int(each) for each in places)
+    index = re.findall(r":|\d+", match["index"])
+    return match["name"].strip(), tuple(None if number == ":" else int(number) for number in index)
 
 
 def _raised(fault: Fault) -> NoReturn:
     raise fault
 
 
-def missing(what: str, name: str, path: Keys) -> Fault:
+def missing(what: str, name: str, path: KeyPath) -> Fault:
     """The fault of a claim that the given numbers do not determine."""
     settings = {
         "scale": N_('scale: is needed after the scores; add scale = "none", "sqrt", "linear" or a number'),
@@ -55,7 +55,7 @@ class AuthorClaims:
 
     def __init__(
         self,
-        given: Given,
+        reader: Reader,
         sheet: Sheet,
         lines: Mapping[str, SheetQuantity],
         complain: Callable[[Fault], None] | None = None,
@@ -63,115 +63,116 @@ class AuthorClaims:
         """Remember the computation.
 
         Args:
-            given: of the file.
+            reader: of the file.
             sheet: the computation.
             lines: those of the recipe, by name.
             complain: called with each complaint, while what cannot be read, and rows that are missing, are left out;
                 None: the first is raised.
         """
-        self.given, self.sheet, self.lines = given, sheet, lines
+        self.reader, self.sheet, self.lines = reader, sheet, lines
         self.complain, self.may_end = complain or _raised, complain is not None
 
-    def read(self, entries: Iterable[tuple[Keys, Any]]) -> list[AuthorClaim]:
+    def read(self, entries: Iterable[tuple[KeyPath, Any]]) -> list[AuthorClaim]:
         """All claims; those about parts of the same quantity together.
 
         Args:
-            entries: of each the place in the file, as ("claimed", "mlp", "pre"), and the numbers.
+            entries: of each the path in the file, as ("claimed", "scores"), and the numbers.
 
         Raises:
             Fault: a claim cannot be read, or a cell is claimed twice.
         """
-        made: dict[str, AuthorClaim] = {}
+        claims: dict[str, AuthorClaim] = {}
         for path, value in entries:
             try:
                 claim = self._claim(path, value)
-                made[claim.name] = self._together(made.get(claim.name, claim), claim, path)
+                claims[claim.name] = self._together(claims.get(claim.name, claim), claim, path)
             except Fault as fault:
                 self.complain(fault)
-        return list(made.values())
+        return list(claims.values())
 
-    def _together(self, one: AuthorClaim, other: AuthorClaim, path: Keys) -> AuthorClaim:
+    def _together(self, first: AuthorClaim, second: AuthorClaim, path: KeyPath) -> AuthorClaim:
         """Two claims on different cells of a quantity as one."""
-        known = ~other.values.isnan()
-        if one is not other and bool((known & ~one.values.isnan()).any()):
+        claimed = ~second.values.isnan()
+        if first is not second and bool((claimed & ~first.values.isnan()).any()):
             raise Fault("{name}: a cell is claimed twice", path, name=label_of(path))
-        paths = {index: path for index, path in other.paths.items() if bool(known[index])}
-        return replace(one, values=torch.where(known, other.values, one.values), paths={**one.paths, **paths})
+        paths = {index: path for index, path in second.paths.items() if bool(claimed[index])}
+        values = torch.where(claimed, second.values, first.values)
+        return replace(first, values=values, paths={**first.paths, **paths})
 
-    def _claim(self, path: Keys, value: Any) -> AuthorClaim:
+    def _claim(self, path: KeyPath, value: Any) -> AuthorClaim:
         """A claim; NaN for the cells that it is not about."""
-        label, places = part_of(label_of(path))
+        label, selected = part_of(label_of(path))
         name = self._name(label, path)
         shape = self.sheet.values[name].shape
-        typed = self.given.conventions.seen(name, torch.arange(shape.numel()).reshape(shape))
-        if places:
-            typed = self._part(typed[0] if typed.dim() == 3 and len(typed) == 1 else typed, label, places, path)
+        typed = self.reader.conventions.seen(name, torch.arange(shape.numel()).reshape(shape))
+        if selected:
+            typed = self._part(typed[0] if typed.dim() == 3 and len(typed) == 1 else typed, label, selected, path)
         typed = _as_typed(typed, shape_of(value))
+        rows = self.sheet.vocabulary
+        if isinstance(value, dict) and value.keys() == set(rows):  # of a parameter table, in the order of the sheet
+            value = {row: value[row] for row in rows}
 
-        def complain(complaint: str, place: KeyPath) -> None:
-            self.complain(Misfit(f"{label}: {complaint}", place))
+        def complain(complaint: str, part: KeyPath) -> None:
+            self.complain(Misfit(f"{label}: {complaint}", part))
 
         values, paths = torch.full(shape, math.nan, dtype=torch.float64), dict[tuple[int, ...], KeyPath]()
-        found = cells(value, tuple(typed.shape), path, complain, may_end=self.may_end)
-        for cell, (place, part) in zip(typed.flatten(), found, strict=True):
+        parts = cells(value, tuple(typed.shape), path, complain, may_end=self.may_end)
+        for cell, (cell_path, part) in zip(typed.flatten(), parts, strict=True):
             index = tuple(map(int, torch.unravel_index(cell, shape)))
             try:
-                values[index], paths[index] = self._number(name, part, label, place), place
+                is_word = name in WORDS and part != "?"
+                read = self.reader.word(part, *cell_path) if is_word else number(part, cell_path, may_be_unknown=True)
+                values[index], paths[index] = read, cell_path
             except Fault as fault:
                 self.complain(fault)
         return AuthorClaim(name, label, values, paths)
 
-    def _number(self, name: str, value: Any, label: str, path: KeyPath) -> float:
-        if name in WORDS and value != "?":
-            return self.given.word(value, label, *path)
-        return self.given.number(value, label, *path, may_be_unknown=True)
-
-    def _part(self, typed: Tensor, label: str, places: tuple[int | None, ...], path: KeyPath) -> Tensor:
+    def _part(self, typed: Tensor, label: str, selected: tuple[int | None, ...], path: KeyPath) -> Tensor:
         """The cells of a part."""
-        if len(places) > typed.dim():
+        if len(selected) > typed.dim():
             raise Fault("{name}: it has {n} axes", path, name=label, n=typed.dim())
-        for place, size in zip(places, typed.shape, strict=False):
-            if place is not None and not 1 <= place <= size:
+        for position, size in zip(selected, typed.shape, strict=False):
+            if position is not None and not 1 <= position <= size:
                 raise Fault(
                     "{name}: there is no number {place}; they are counted from 1 to {last}",
                     path,
                     name=label,
-                    place=place,
+                    place=position,
                     last=size,
                 )
-        return typed[tuple(slice(None) if place is None else place - 1 for place in places)]
+        return typed[tuple(slice(None) if position is None else position - 1 for position in selected)]
 
-    def _name(self, label: str, path: Keys) -> str:
+    def _name(self, label: str, path: KeyPath) -> str:
         """The quantity that a key under [claimed] stands for."""
-        name = self.given.name(label)
+        name = self.reader.name(label)
         if name in self.sheet.values:
             return name
         if name not in AXES:
             near = hint(label, [*AXES, *self.sheet.values, "output", *WORDS])
             raise Fault("unknown name {name!r} under [claimed], {hint}", path, name=label, hint=near)
-        if self.given.head.block is None and name in OF_BLOCKS:
+        if self.reader.head.block is None and name in OF_BLOCKS:
             raise Fault('{label}: belongs to a block; say block = "pre" or block = "post"', path, label=label)
         raise missing(label, missing_for(name, self.lines, self.sheet.values) or name, path)
 
 
 def _as_typed(cells: Tensor, shape: tuple[int, ...]) -> Tensor:
     """The cells without those axes of size 1 that the author leaves out."""
-    choices = [cells]
-    while choices[-1].dim() and len(choices[-1]) == 1:
-        choices.append(choices[-1][0])
-    choices.append(cells.squeeze())
-    alike = [each for each in choices if each.dim() == len(shape)]
-    return next((each for each in alike if each.shape == shape), alike[0] if alike else cells)
+    views = [cells]
+    while views[-1].dim() and len(views[-1]) == 1:
+        views.append(views[-1][0])
+    views.append(cells.squeeze())
+    views = [view for view in views if view.dim() == len(shape)]
+    return next((view for view in views if view.shape == shape), views[0] if views else cells)
 
 
-def choice(given: Given, key: str, values: Values, lines: Mapping[str, SheetQuantity]) -> tuple[SheetQuantity, ...]:
+def choice(reader: Reader, key: str, values: Values, lines: Mapping[str, SheetQuantity]) -> tuple[SheetQuantity, ...]:
     """The quantity of a claimed choice of the next token, such as greedy or top_k_2; none for other keys."""
     rule, number = rule_of(key)
-    path, head, is_beam = ("claimed", key), given.head, key.startswith("beam")
+    path, head, is_beam = ("claimed", key), reader.head, key.startswith("beam")
     if key not in CHOICES and not rule:
         return ()
     unknown = missing_for("next" if is_beam else "probabilities", lines, values)
-    if unknown and not is_beam and given.stream not in values:
+    if unknown and not is_beam and reader.stream not in values:
         unknown = _("probabilities (or logits)")
     if is_beam and not unknown:
         unknown = next((name for name in ("start", "beams", "length") if getattr(head, name) is None), "")
@@ -181,7 +182,7 @@ def choice(given: Given, key: str, values: Values, lines: Mapping[str, SheetQuan
         raise Fault('{key}: a key with a point needs quotes, as "temperature_0.5" = […]', path, key=key)
     if rule and number is None:
         raise Fault("{name}: {value!r} is not a number", path, name=key, value=key.rpartition("_")[2])
-    beam = Beam(given.word(head.start, "start", "start"), head.beams or 0, head.length or 0) if is_beam else None
+    beam = Beam(reader.word(head.start, "start"), head.beams or 0, head.length or 0) if is_beam else None
     try:
         return follow(iter([choice_of(key, beam)]), values)
     except UsageError as error:

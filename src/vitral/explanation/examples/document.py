@@ -1,17 +1,15 @@
-"""A worked example as its author wrote it, whatever the format of the file: its data, and the place of each value."""
+"""A worked example as its author wrote it, whatever the format of the file: its data, and the token of each value."""
 
 import json
 import re
-import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from vitral.core.errors import UsageError
+from vitral.explanation.examples.faults import KeyPath
 from vitral.explanation.examples.numerals import as_percent
-from vitral.explanation.examples.places import KeyPath
 from vitral.explanation.examples.schema import SPECIAL, toml
 
 MOST_MENDED = 60
@@ -22,7 +20,7 @@ _BARE = re.compile(
 
 
 @dataclass(frozen=True)
-class Written(ABC):
+class Token(ABC):
     """A number or word as written.
 
     Attributes:
@@ -52,85 +50,58 @@ class Written(ABC):
         """Another value, in the style of this one."""
 
 
-class Source:
-    """The file of a worked example.
+class Document:
+    """A worked example as written.
 
     Attributes:
         name: of the file, or "example", for messages.
         text: its characters, or a readable form of a file that is no text.
+        data: tables, lists, numbers and strings in the keys of docs/examples.md, as TOML gives them; a subtable of
+            quantities is part of its table: `mlp.pre = …` is the key "mlp.pre".
+        tokens: of each value, or the first of each list or table, by its path, as ("claimed", "scores", 0, 1).
+        notes: one sentence for each part of the file that is not read.
+        faults: complaints about lines that were left out.
+        start: the token at which a complaint about a value points that the file does not have; None if at none.
     """
 
     name: str
     text: str
-
-    def refuse(self, complaint: str, place: Written) -> UsageError:
-        """The error for a value."""
-        return UsageError("{where}, line {line}: {complaint}", where=self.name, line=place.line, complaint=complaint)
-
-    def rewritten(self, changes: Mapping[Any, str]) -> bytes:
-        """The file with other values in some places."""
-        text = self.text
-        for place, value in sorted(changes.items(), key=lambda change: -change[0].column):
-            text = text[: place.column] + place.changed(value) + text[place.end :]
-        return text.encode()
-
-
-class Document(ABC):
-    """A worked example as written.
-
-    A path leads to a value: the keys of tables and the indices of lists, as ("claimed", "scores", 0, 1).
-
-    Attributes:
-        source: the file.
-        data: tables, lists, numbers and strings in the keys of docs/examples.md, as TOML gives them.
-        notes: one sentence for each part of the file that is not read.
-        faults: complaints about lines that were left out.
-        start: the place of what the file does not have; None if that is not said.
-    """
-
-    source: Source
     data: dict[str, Any]
+    tokens: dict[KeyPath, Token]
     notes: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
-    start: Written | None = None
-
-    @abstractmethod
-    def place(self, path: KeyPath) -> Written | None:
-        """The value with this path, or the first of the list or table; None if the file has none."""
-
-    @property
-    def name(self) -> str:
-        """Of the file."""
-        return self.source.name
-
-    @property
-    def text(self) -> str:
-        """Its characters."""
-        return self.source.text
+    start: Token | None = None
 
     def refuse(self, complaint: str, *path: str | int) -> UsageError:
-        """The error for a value: the file, the place of the deepest part of `path` that the file has, the complaint."""
-        places = (self.place(path[:depth]) for depth in range(len(path), 0, -1))
-        place = next(filter(None, places), self.start)
-        if place is None:
+        """The error for a value, at the deepest part of `path` that the file has."""
+        tokens = (self.tokens.get(path[:depth]) for depth in range(len(path), 0, -1))
+        token = next(filter(None, tokens), self.start)
+        if token is None:
             return UsageError("{where}: {complaint}", where=self.name, complaint=complaint)
-        return self.source.refuse(complaint, place)
+        return self.refuse_token(complaint, token)
+
+    def refuse_token(self, complaint: str, token: Token) -> UsageError:
+        """The error for a token: the file, the line, the complaint."""
+        return UsageError("{where}, line {line}: {complaint}", where=self.name, line=token.line, complaint=complaint)
 
     def typed(self, path: KeyPath) -> str | None:
         """The characters of a value as the author typed them, without markup; None if the file has no such value."""
-        place = self.place(path)
-        return None if place is None else place.characters
+        token = self.tokens.get(path)
+        return None if token is None else token.characters
 
     def rewritten(self, changes: Mapping[KeyPath, str]) -> bytes:
-        """The file with other values at some places, in its own format.
+        """The file with other values, in its own format.
 
         Args:
-            changes: the new values as characters: numbers with a decimal point, words, "inf" and "-inf".
+            changes: the new values by path, as characters: numbers with a decimal point, words, "inf" and "-inf".
         """
-        return self.source.rewritten({self.place(path): value for path, value in changes.items()})
+        text, tokens = self.text, {self.tokens[path]: value for path, value in changes.items()}
+        for token, value in sorted(tokens.items(), key=lambda change: -change[0].column):
+            text = text[: token.column] + token.changed(value) + text[token.end :]
+        return text.encode()
 
 
-class Literal(Written):
+class Literal(Token):
     """A number or word of TOML."""
 
     @property
@@ -141,11 +112,11 @@ class Literal(Written):
 
     def changed(self, value: str) -> str:
         """The value as TOML: in quotes if it is no number, or replaces a number in quotes."""
-        was = self.characters
+        before = self.characters
         is_number = not value.strip("+-.0123456789")
-        if is_number and was.endswith("%"):
+        if is_number and before.endswith("%"):
             value = as_percent(value)
-        elif is_number and (was == self.written or was == "?" or was in SPECIAL):
+        elif is_number and (before == self.written or before == "?" or before in SPECIAL):
             return value
         return json.dumps(value, ensure_ascii=False)
 
@@ -166,36 +137,26 @@ class TomlDocument(Document):
         Raises:
             UsageError: the text is not TOML; the message names the line.
         """
-        self.source, lines, faults = Source(), text.split("\n"), list[str]()
-        self.source.name = name
+        self.name, lines, faults = name, text.split("\n"), list[str]()
         for attempt in range(MOST_MENDED if mend else 1):
-            self.source.text = "\n".join(lines)
+            self.text = "\n".join(lines)
             try:
-                self.data = toml(self.source.text, name)
+                self.data = toml(self.text, name)
                 break
             except UsageError as error:
                 number = re.search(r", line (\d+): ", str(error))
-                place = int(number[1]) - 1 if number else -1
-                line = lines[place]
+                index = int(number[1]) - 1 if number else -1
+                line = lines[index]
                 if not mend or number is None or not line.strip() or attempt + 1 == MOST_MENDED:
                     raise
                 quoted = _BARE.sub(r'"\1"', line)
-                lines[place] = quoted if quoted != line else ""
+                lines[index] = quoted if quoted != line else ""
                 faults += [str(error)] if quoted == line else []
         self.faults = tuple(faults)
-
-    @cached_property
-    def found(self) -> dict[KeyPath, Literal]:
-        """The place of every value, and of the first value in every list and table."""
-        found = dict[KeyPath, Literal]()
-        for path, place in places(self.text).items():
+        self.tokens = tokens = dict[KeyPath, Token]()
+        for path, literal in literals(self.text).items():
             for depth in range(len(path)):
-                found.setdefault(path[: depth + 1], place)
-        return found
-
-    def place(self, path: KeyPath) -> Literal | None:
-        """The literal."""
-        return self.found.get(path)
+                tokens.setdefault(path[: depth + 1], literal)
 
 
 _STRING = r'"""(?:\\.|[^\\])*?"{3,5}(?!")|\'\'\'.*?\'{3,5}(?!\')|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\''
@@ -207,12 +168,12 @@ _OUTSIDE = re.compile(rf"^[ \t]*\[[^\n]*|{_TOKEN}", re.DOTALL | re.MULTILINE)
 """Outside brackets a line may be the header of a table."""
 
 
-def places(text: str) -> dict[KeyPath, Literal]:
-    """The place of every number, word and empty list, by its path of keys and indices.
+def literals(text: str) -> dict[KeyPath, Literal]:
+    """The literal of every number, word and empty list, by its path of keys and indices.
 
     Args:
-        text: a TOML document that `tomllib` accepts. It returns values without their places; here each value is
-            replaced by its number, and `tomllib` tells at which key the number stands.
+        text: a TOML document that `tomllib` accepts. It returns values without their lines; here each value is
+            replaced by its number, and `tomllib` shows at which key the number is.
     """
     at, line, depth = 0, 1, 0
     values, numbered = list[Literal](), list[str]()
@@ -225,7 +186,7 @@ def places(text: str) -> dict[KeyPath, Literal]:
             depth += (written in "[{") - (written in "]}")
             numbered.append(written)
         at, line = token.end(), line + written.count("\n")
-    return {path: values[number] for path, number in _numbers(tomllib.loads("".join(numbered)), ())}
+    return {path: values[number] for path, number in _numbers(toml("".join(numbered), ""), ())}
 
 
 def _numbers(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, int]]:

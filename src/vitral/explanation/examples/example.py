@@ -11,7 +11,7 @@ from vitral.core import language as languages
 from vitral.core.language import _, in_language
 from vitral.core.shown import Shown
 from vitral.explanation.examples.document import Document
-from vitral.explanation.examples.places import KeyPath
+from vitral.explanation.examples.faults import KeyPath
 from vitral.explanation.recipe import Architecture
 from vitral.explanation.sheet import Index, Sheet
 
@@ -24,7 +24,7 @@ class AuthorClaim:
         name: the quantity.
         label: its name as the file has it.
         values: the numbers, NaN where nothing is claimed; for words, their indices in the vocabulary.
-        paths: the place in the file of each cell that the file has.
+        paths: the path in the file of each cell that the file has.
     """
 
     name: str
@@ -33,7 +33,7 @@ class AuthorClaim:
     paths: Mapping[Index, KeyPath]
 
     def path(self, index: Index) -> KeyPath:
-        """The place of a cell in the file; empty if it has none."""
+        """The path of a cell in the file; empty if it has none."""
         return self.paths.get(index, ())
 
 

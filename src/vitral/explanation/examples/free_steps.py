@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
-from vitral.explanation.examples.given import FreeStep, Given, in_step
 from vitral.explanation.examples.names import hint
+from vitral.explanation.examples.reader import Reader, in_step
 from vitral.explanation.examples.schema import AXES, AXES_OF_RANK
 from vitral.explanation.expressions import (
     Call,
@@ -30,25 +30,26 @@ from vitral.explanation.recipe import SheetQuantity
 class StepSolver:
     """Computes the steps of one file in order."""
 
-    def __init__(self, given: Given, values: dict[str, Tensor], num_heads: int) -> None:
+    def __init__(self, reader: Reader, values: dict[str, Tensor], num_heads: int) -> None:
         """Resolve the names.
 
         Args:
-            given: of the file, with its steps.
+            reader: of the file, with its steps.
             values: those of all quantities known so far; the steps' are added.
             num_heads: query heads.
         """
-        self.given, self.values, self.one_head, known = given, values, num_heads == 1, given.name
-        self.steps: dict[str, FreeStep] = {}
-        self.made: list[SheetQuantity] = []
+        self.reader, self.values, self.one_head = reader, values, num_heads == 1
+        self.steps: dict[str, tuple[str, Tree]] = {}
+        self.computed: list[SheetQuantity] = []
         self.derivatives: dict[tuple[str, str], str] = {}
-        for step in given.steps:
-            with in_step(step.name, step.path):
-                if known(step.name) in self.steps:
+        for label, tree in reader.steps.items():
+            name = reader.name(label)
+            with in_step(label):
+                if name in self.steps:
                     raise UsageError("is a step twice, by two names")
-                if known(step.name) in values:
+                if name in values:
                     raise UsageError("is given too; a quantity is given or computed")
-            self.steps[known(step.name)] = step
+            self.steps[name] = label, tree
 
     def quantities(self, recipe_again: Callable[[], Iterable[SheetQuantity]]) -> tuple[SheetQuantity, ...]:
         """All quantities in order: those of the recipe as soon as they can be computed, and the steps.
@@ -59,16 +60,17 @@ class StepSolver:
         Raises:
             UsageError: names the line and the step.
         """
-        self.made += recipe_again()
-        for name, step in self.steps.items():
-            with in_step(step.name, step.path):
-                self._solve(name, step)
-            self.made += recipe_again()
-        return tuple(self.made)
+        self.computed += recipe_again()
+        for name, (label, tree) in self.steps.items():
+            with in_step(label):
+                self._solve(name, tree)
+            self.computed += recipe_again()
+        return tuple(self.computed)
 
-    def _solve(self, name: str, step: FreeStep) -> None:
-        names: dict[Tree, Tree] = {Reference(each): Reference(self.given.name(each)) for each in references(step.tree)}
-        tree = substituted(step.tree, names)
+    def _solve(self, name: str, tree: Tree) -> None:
+        tree = substituted(
+            tree, {Reference(operand): Reference(self.reader.name(operand)) for operand in references(tree)}
+        )
         match tree:
             case Call("grad", (Reference(of), Reference(by))):
                 self._differentiate(name, of, by)
@@ -89,22 +91,22 @@ class StepSolver:
             if name in self.values:
                 continue
             if name in self.steps:
-                raise UsageError("{name}: is computed in a later step", name=self.steps[name].name)
+                raise UsageError("{name}: is computed in a later step", name=self.steps[name][0])
             hints = hint(name, [*self.values, *AXES])
             raise UsageError("{name}: is not known here ({hint})", name=name, hint=hints)
 
     def _compute(self, name: str, tree: Tree) -> None:
         names = references(tree)
         self._require(*names)
-        tree = substituted(tree, {Reference(each): self.seen(each) for each in names})
-        shapes = {each: tuple(self.values[each].shape) for each in names}
+        tree = substituted(tree, {Reference(operand): self.seen(operand) for operand in names})
+        shapes = {operand: tuple(self.values[operand].shape) for operand in names}
         shape = shape_of(tree, shapes)
-        rank, axes = self.form(name, tree, shape)
-        made = from_the_end(tree, shapes)
-        made = Call("transpose", (made,)) if self.given.conventions.turned(name) else made
-        for _axis in range(rank - len(shape)):
-            made = Call("lifted", (made,))
-        quantity = SheetQuantity(name, axes, made, is_free=True)
+        axes = self.form(name, tree, shape)
+        tree = from_the_end(tree, shapes)
+        tree = Call("transpose", (tree,)) if self.reader.conventions.turned(name) else tree
+        for _axis in range(len(axes) - len(shape)):
+            tree = Call("lifted", (tree,))
+        quantity = SheetQuantity(name, axes, tree, is_free=True)
         value = quantity.make(self.values)
         if bool(value.isnan().any()) or bool((value == math.inf).any()):
             raise UsageError("a cell is not a finite number, as 1/0 or the logarithm of a negative number")
@@ -112,89 +114,92 @@ class StepSolver:
 
     def seen(self, name: str) -> Tree:
         """A quantity as expressions see it: with one head without the axis of heads, and as the author lays it out."""
-        made: Tree = Reference(name)
+        tree: Tree = Reference(name)
         if self.one_head and self.values[name].dim() == 3 and len(self.values[name]) == 1:
-            made = Call("head", (made,))
-        return Call("transpose", (made,)) if self.given.conventions.turned(name) else made
+            tree = Call("head", (tree,))
+        return Call("transpose", (tree,)) if self.reader.conventions.turned(name) else tree
 
-    def form(self, name: str, tree: Tree, shape: tuple[int, ...]) -> tuple[int, tuple[str, ...]]:
-        """The number of axes, at least one, and their names."""
+    def form(self, name: str, tree: Tree, shape: tuple[int, ...]) -> tuple[str, ...]:
+        """The names of the axes of a step's value, at least one."""
         if name not in AXES:
             if len(shape) > 3:
                 raise UsageError("its value has {n} axes; at most 3", n=len(shape))
-            return max(1, len(shape)), self.axes(tree, shape)
-        axes = AXES[name]
+            return self.axes(tree, shape)
+        axes = self.axes_of(name)
         missing = len(axes) - len(shape)
-        if missing and not (missing == 1 and self.one_head and axes[0] in ("heads", "kv_heads")):
+        if missing and not (missing == 1 and self.one_head and axes[0] == "heads"):
             raise UsageError(
                 "this name is that of a quantity with {expected} axes, but its value has {n}; choose another name",
-                expected=len(axes) - (axes[0] in ("heads", "kv_heads") and self.one_head),
+                expected=len(axes) - (axes[0] == "heads" and self.one_head),
                 n=len(shape),
             )
-        axes = tuple(axis.replace("kv_heads", "heads") for axis in axes)
-        return len(axes), axes
+        return axes
+
+    def axes_of(self, name: str) -> tuple[str, ...]:
+        """Names of the axes of a quantity."""
+        axes = next((quantity.axes for quantity in self.computed if quantity.name == name), ())
+        axes = axes or AXES.get(name) or AXES_OF_RANK[self.values[name].dim()]
+        return tuple(axis.replace("kv_heads", "heads") for axis in axes)
 
     def axes(self, tree: Tree, shape: tuple[int, ...]) -> tuple[str, ...]:
         """Names of the axes, for the labels of rows and columns: those of the quantity it is like."""
         plain = AXES_OF_RANK[len(shape)]
-        axes = {quantity.name: quantity.axes for quantity in self.made}
 
-        def known(node: Tree) -> tuple[str, ...]:
+        def named(node: Tree) -> tuple[str, ...]:
             match node:
                 case Reference(name):
-                    return axes.get(name) or AXES.get(name) or AXES_OF_RANK[self.values[name].dim()]
+                    return self.axes_of(name)
                 case Call("head", (inside,)):
-                    return known(inside)[1:]
+                    return named(inside)[1:]
                 case Call("matmul", (left, right)):
-                    return (*known(left)[:-1], *known(right)[-1:])
+                    return (*named(left)[:-1], *named(right)[-1:])
                 case Call("transpose", (inside,)):
-                    return (*known(inside)[:-2], *known(inside)[-2:][::-1])
+                    return (*named(inside)[:-2], *named(inside)[-2:][::-1])
                 case Call("pick" | "concat" | "row" | "column" | "one_hot" | "cross_entropy"):
                     return ()
                 case Call(function, arguments, settings):
                     if settings and function not in BY_ROWS:
                         return ()
-                    return max(map(known, arguments), key=len)
+                    return max(map(named, arguments), key=len)
             return ()
 
-        made = known(tree)
-        return made if len(made) == len(plain) and made[0] != "one" else plain
+        axes = named(tree)
+        return axes if len(axes) == len(plain) and axes[0] != "one" else plain
 
     def _differentiate(self, name: str, of: str, by: str) -> None:
         self._require(of, by)
         if self.values[of].numel() != 1:
             raise UsageError("grad({of}, {by}): {of} is no single number; take a sum or a mean", of=of, by=by)
-        sheet = {each.name: each.tree for each in self.made}
-        if any(each.derivative for each in self.made if each.name in _on_the_way(sheet, of, by)):
+        trees = {quantity.name: quantity.tree for quantity in self.computed}
+        between = _between(trees, of, by)
+        if any(quantity.derivative for quantity in self.computed if quantity.name in between):
             raise UsageError("grad({of}, {by}): {of} depends on a derivative; only one grad", of=of, by=by)
-        known = {below: made for (above, below), made in self.derivatives.items() if above == of}
-        tree = gradient(sheet, self.values, of, by, known)
+        known = {below: derivative for (above, below), derivative in self.derivatives.items() if above == of}
+        tree = gradient(trees, self.values, of, by, known)
         quantity = SheetQuantity(name, (), tree, is_free=True, derivative=(of, by))
         value = quantity.make(self.values).expand(self.values[by].shape)
         if not bool(value.isfinite().all()):
             raise UsageError("grad({of}, {by}): a cell is not a finite number", of=of, by=by)
-        axes = next((each.axes for each in self.made if each.name == by), AXES.get(by) or AXES_OF_RANK[value.dim()])
-        axes = tuple(axis.replace("kv_heads", "heads") for axis in axes)
         self.derivatives[of, by] = name
-        self._keep(replace(quantity, axes=axes), value)
+        self._keep(replace(quantity, axes=self.axes_of(by)), value)
 
     def _keep(self, quantity: SheetQuantity, value: torch.Tensor) -> None:
         self.values[quantity.name] = value
-        self.made.append(quantity)
+        self.computed.append(quantity)
 
 
-def _on_the_way(sheet: Mapping[str, Tree], of: str, by: str) -> set[str]:
+def _between(trees: Mapping[str, Tree], of: str, by: str) -> set[str]:
     """The quantities between two, without the second.
 
     Raises:
         UsageError: the first does not depend on the second.
     """
     after = {by}
-    for name, tree in sheet.items():
+    for name, tree in trees.items():
         after |= {name} if not after.isdisjoint(references(tree)) else set()
-    if of == by or of not in after or of not in sheet:
+    if of == by or of not in after or of not in trees:
         raise UsageError("grad({of}, {by}): {of} does not depend on {by}", of=of, by=by)
     needed = {of}
-    for name in reversed(list(sheet)):
-        needed |= set(references(sheet[name])) & after if name in needed else set()
+    for name in reversed(list(trees)):
+        needed |= set(references(trees[name])) & after if name in needed else set()
     return needed - {by}

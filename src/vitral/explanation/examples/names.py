@@ -85,26 +85,26 @@ class Names:
         """The quantity that a name stands for; the name itself if it is unknown or the author's own."""
         if name in self.own:
             return name
-        found = _SPELLED.get(spelled(name), name)
-        if found == OUTPUT:
+        known = _SPELLED.get(spelled(name), name)
+        if known == OUTPUT:
             return "resid_post" if self.is_block else "out"
-        return self.stream if found in STREAM_KEYS else ALIASES.get(found, found)
+        return self.stream if known in STREAM_KEYS else ALIASES.get(known, known)
 
     def _is_fixed(self, name: str) -> bool:
         """Whether a name is that of a quantity of this computation, in any spelling."""
-        found = _SPELLINGS.get(spelled(name))
-        return found is not None and (self.is_block or ALIASES.get(found, found) not in ONLY_IN_BLOCKS)
+        known = _SPELLINGS.get(spelled(name))
+        return known is not None and (self.is_block or ALIASES.get(known, known) not in ONLY_IN_BLOCKS)
 
 
 def named(name: str) -> str | None:
     """The quantity that a name stands for in any spelling, if it stands for one."""
-    found = _SPELLED.get(spelled(name))
-    return None if found is None else ALIASES.get(found, found)
+    known = _SPELLED.get(spelled(name))
+    return None if known is None else ALIASES.get(known, known)
 
 
 def hint(name: str, known: Iterable[str]) -> str:
     """The question whether the nearest of the known names is meant, or the place where they are listed."""
     known = list(known)
-    words = {spelled(word): each for each in known for word in (*NICKNAMES.get(each, ()), each)}
+    words = {spelled(word): quantity for quantity in known for word in (*NICKNAMES.get(quantity, ()), quantity)}
     near = get_close_matches(spelled(name), words, n=1, cutoff=0.6)
     return _("did you mean {name!r}?", name=words[near[0]]) if near else _("docs/examples.md lists the names")

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 
 from vitral.core.errors import UsageError
@@ -13,9 +14,8 @@ DEFAULT = 3
 """Decimals of an example whose author typed none."""
 MOST_DECIMALS = 12
 """More are counted as so many: beyond them lies the error of floating point."""
-LONGEST_POWER = 4
-"""Digits of an exponent; a number with a longer one has no decimals."""
-_NUMBER = re.compile(r"[+\-−]?(?P<whole>[\d_]*)(?:[.,](?P<part>[\d_]*))?(?:[eE](?P<power>[+\-−]?\d+))?")
+MOST_POWER = 9999
+"""The largest power of ten in a number that has decimals."""
 
 
 @dataclass(frozen=True)
@@ -43,22 +43,21 @@ def digits(text: str) -> Digits | None:
     >>> digits("21.8%").decimals
     3
     """
-    found = _NUMBER.fullmatch(text.strip().removesuffix("%"))
-    if found is None or not (found["whole"] or found["part"]):
+    plain = text.strip().removesuffix("%").replace(",", ".").replace("−", "-")
+    try:
+        _, typed, power = Decimal(plain).as_tuple()
+    except InvalidOperation:
         return None
-    whole, part = found["whole"].replace("_", ""), (found["part"] or "").replace("_", "")
-    power = (found["power"] or "0").replace("−", "-")
-    if len(power.lstrip("+-")) > LONGEST_POWER:
+    if not isinstance(power, int) or abs(power) > MOST_POWER:
         return None
-    written = (whole + part).lstrip("0")
-    is_power = written.rstrip("0") == "1"
-    decimals = min(max(0, len(part) - int(power) + 2 * text.strip().endswith("%")), MOST_DECIMALS)
-    return Digits(decimals, len(written), found["part"] is not None, is_power)
+    significant = "".join(map(str, typed)).lstrip("0")
+    decimals = min(max(0, 2 * text.strip().endswith("%") - power), MOST_DECIMALS)
+    return Digits(decimals, len(significant), "." in plain, significant.rstrip("0") == "1")
 
 
 def most_decimals(texts: Iterable[str | None]) -> int | None:
     """The decimals of the longest number; None if there is no number."""
-    return max((read.decimals for text in texts if text and (read := digits(text))), default=None)
+    return max((number.decimals for text in texts if text and (number := digits(text))), default=None)
 
 
 _COMMA = re.compile(r"(?<=\d),(?=\d)")

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vitral.core.config import nearest
 from vitral.core.language import N_
-from vitral.explanation.examples.places import Fault, at
+from vitral.explanation.examples.faults import Fault, at
 from vitral.explanation.examples.settings import Head
 from vitral.explanation.expressions import Call, Constant, read
 from vitral.explanation.formulas.notation import Equation, Name, Number, Product, Sum, Words
@@ -109,13 +109,13 @@ def parameter_sheet(head: Head) -> Sheet:
             raise Fault(
                 "row {name!r}…: its braces stand for too many names", ("claimed", "rows", written), name=written[:20]
             )
-        found = [_find(name, table, count) for name in ([written] if written in table else _expanded(written))]
-        if None in found:
+        names = [_find(name, table, count) for name in ([written] if written in table else _expanded(written))]
+        if None in names:
             hint = nearest(written, table)
             raise Fault(
                 "row {name!r} is none of the model's, {hint}", ("claimed", "rows", written), name=written, hint=hint
             )
-        shapes[written] = [name for name in found if name is not None]
+        shapes[written] = [name for name in names if name is not None]
     named = {name for names in shapes.values() for name in names}
     rest = float(sum(math.prod(shape) for name, shape in table.items() if name not in named))
     counted = Counted(tuple(tuple(table[name] for name in names) for names in shapes.values()))
@@ -155,5 +155,5 @@ def _expanded(name: str) -> list[str]:
     ['scale1.0.bias', 'scale1.1.bias']
     """
     parts = re.split(r"\{([^{}]*)\}", name)
-    choices = [part.split(",") if place % 2 else [part] for place, part in enumerate(parts)]
+    choices = [part.split(",") if index % 2 else [part] for index, part in enumerate(parts)]
     return ["".join(chosen) for chosen in itertools.product(*choices)]

@@ -6,7 +6,7 @@ import math
 import operator
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -15,8 +15,8 @@ from vitral.attention.masks import Explicit, Mask, Padding, Prefix, Window, as_m
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.core.names import ATTENTION_STEPS
+from vitral.explanation.examples.faults import Fault, KeyPath, label_of
 from vitral.explanation.examples.numerals import value_of
-from vitral.explanation.examples.places import KeyPath
 
 _STREAM = (
     *("token_embedding", "position_embedding", "x", "resid_pre", "attn_norm", "out", "attn_sum", "resid_mid"),
@@ -65,6 +65,10 @@ ALIASES = {
 }
 """Other keys of files, and the names they stand for."""
 
+TABLES = ("given", "steps", "claimed")
+SUBTABLES = ("attn", "mlp")
+"""Tables inside these: those of quantities with such names."""
+
 STREAM_KEYS = ("x", "embed", "resid_pre")
 """Keys of the stream's first quantity: `resid_pre` in a block, `x` in attention alone."""
 
@@ -97,35 +101,51 @@ LARGEST = 1e15
 
 
 def toml(text: str, where: str) -> dict[str, Any]:
-    """The data of a TOML text.
+    """The data of a TOML text; `mlp.pre = …`, which TOML reads as a subtable, is the key "mlp.pre".
 
     Raises:
-        UsageError: it is not TOML; the message names the line.
+        UsageError: it is not TOML, and the message names the line; or a key is there twice.
     """
     try:
-        return tomllib.loads(text)
+        data = tomllib.loads(text)
     except RecursionError:
         raise UsageError("{where}: not a worked example: brackets nested too deep", where=where) from None
     except ValueError as error:
         line = re.search(r"at line (\d+)", str(error))
         number = line[1] if line else len(text.rstrip().splitlines())
         raise UsageError("{where}, line {number}: not TOML: {fault}", where=where, number=number, fault=error) from None
+    for section in TABLES:
+        if isinstance(table := data.get(section), dict):
+            data[section] = dict(_quantities(table, where))
+    return data
 
 
-def number(value: Any, name: str, *, may_be_unknown: bool = False) -> float:
-    """A number as written; NaN for "?" if `may_be_unknown`.
+def _quantities(table: Mapping[str, Any], where: str) -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        is_subtable = key in SUBTABLES and isinstance(value, dict)
+        for inner, part in value.items() if is_subtable else ():
+            if (name := f"{key}.{inner}") in table:
+                raise UsageError("{where}: {complaint}", where=where, complaint=_("{name}: is set twice", name=name))
+            yield name, part
+        if not is_subtable:
+            yield key, value
+
+
+def number(value: Any, path: KeyPath, *, may_be_unknown: bool = False) -> float:
+    """The number at a path; NaN for "?" if `may_be_unknown`.
 
     Raises:
-        UsageError: it is none, or too large.
+        Fault: it is none, or too large.
     """
     if value == "?" and may_be_unknown:
         return math.nan
-    read = SPECIAL.get(value, value_of(value)) if isinstance(value, str) else value
-    if isinstance(read, bool) or not isinstance(read, int | float) or read != read:
-        raise UsageError("{name}: {value!r} is not a number", name=name, value=value)
-    if LARGEST < abs(read) < math.inf:
-        raise UsageError("{name}: {value} is too large for a worked example", name=name, value=str(read)[:20])
-    return float(read)
+    parsed = SPECIAL.get(value, value_of(value)) if isinstance(value, str) else value
+    if isinstance(parsed, bool) or not isinstance(parsed, int | float) or parsed != parsed:
+        raise Fault("{name}: {value!r} is not a number", path, name=label_of(path), value=value)
+    if LARGEST < abs(parsed) < math.inf:
+        value = str(parsed)[:20]
+        raise Fault("{name}: {value} is too large for a worked example", path, name=label_of(path), value=value)
+    return float(parsed)
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
@@ -163,7 +183,7 @@ def cells(
         if not fits or (len(got) != len(shape) and "?" not in parts):
             complain(_("{got}, expected {expected}", got=shape_text(got), expected=shape_text(shape)), path)
             parts = []
-    keys = value if isinstance(value, dict) else range(length)
+    keys = value if isinstance(value, dict) and parts else range(length)
     for key, part in itertools.zip_longest(keys, parts, fillvalue="?"):
         yield from cells(part, shape[1:], (*path, key), complain, may_end=may_end)
 

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from vitral.core.config import Config
+from vitral.explanation.examples.faults import Fault, KeyPath
 from vitral.explanation.examples.names import hint, named, spelled
 from vitral.explanation.examples.numerals import MOST_DECIMALS, value_of
-from vitral.explanation.examples.places import Fault, KeyPath
+from vitral.explanation.examples.schema import TABLES
 
-TABLES = ("given", "steps", "claimed")
 LAYOUTS = {"layout": ("tokens", ("rows", "columns")), "weight_layout": ("weights", ("in-out", "out-in"))}
 """Settings whose key means something else where its value is no such word."""
 MOST_BEAMS = 32
@@ -100,7 +100,7 @@ def setting_of(key: str, value: Any = None) -> str | None:
 
 
 def settled(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[KeyPath, KeyPath]]:
-    """The data with every setting at the top under its own name, and the places that settings come from.
+    """The data with every setting at the top under its own name, and the paths that settings come from.
 
     Args:
         data: as written; settings stand at the top or among the given numbers.
@@ -108,13 +108,13 @@ def settled(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[KeyPath, KeyP
     Raises:
         Fault: a setting twice, or a key at the top that is none.
     """
-    made: dict[str, Any] = {key: data[key] for key in TABLES if key in data}
+    normalised: dict[str, Any] = {key: data[key] for key in TABLES if key in data}
     moved: dict[KeyPath, KeyPath] = {}
 
     def put(name: str, value: Any, *path: str) -> None:
-        if name in made:
+        if name in normalised:
             raise Fault("{name}: is set twice", path, name=path[-1])
-        made[name], moved[(name,)] = _plain(name, value), path
+        normalised[name], moved[(name,)] = _plain(name, value), path
 
     for key, value in data.items():
         if key in TABLES:
@@ -127,7 +127,7 @@ def settled(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[KeyPath, KeyP
             near = hint(key, [*_SETTINGS.values(), *TABLES])
             raise Fault("unknown key {name!r}, {hint}", (key,), name=key, hint=near)
     if isinstance(data.get("given"), Mapping):
-        made["given"] = {}
+        normalised["given"] = {}
         steps = data.get("steps")
         used = re.findall(r"\w+", " ".join(map(str, steps.values()))) if isinstance(steps, Mapping) else ()
         for key, value in data["given"].items():
@@ -135,8 +135,8 @@ def settled(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[KeyPath, KeyP
             if name and key not in used and (name in LAYOUTS or not named(key)):
                 put(name, value, "given", key)
             else:
-                made["given"][key] = value
-    return made, moved
+                normalised["given"][key] = value
+    return normalised, moved
 
 
 def _plain(name: str, value: Any) -> Any:

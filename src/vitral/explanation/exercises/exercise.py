@@ -1,26 +1,23 @@
-"""An exercise: its kind and sizes, its numbers, drawn so that a hand can compute with them, and its text.
+"""An exercise: its kind and sizes, and its numbers, drawn so that a hand can compute with them.
 
 The work of a computation is how large its numbers are, and how many there are to compute.
 """
 
 import itertools
-import json
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from typing import Annotated, Any, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor
 
 from vitral.core.config import Config
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.explanation.examples.example import Example
-from vitral.explanation.examples.file import parse_example
 from vitral.explanation.expressions import Call, Reference, compute, every, references
 from vitral.explanation.sheet import Sheet
 
@@ -119,7 +116,7 @@ def effort(example: Example) -> Effort:
         exponentials=len(entries),
         exponent=max(map(abs, entries), default=0) * ALIKE,
         flat_rows=sum(len(row) > 1 and max(row) - min(row) < ALIKE for row in rows),
-        roots=sum(int(((each - each.round()).abs() > ALIKE).sum()) for each in halves),
+        roots=sum(int(((values - values.round()).abs() > ALIKE).sum()) for values in halves),
     )
 
 
@@ -138,7 +135,7 @@ def _products(product: Call, sheet: Sheet) -> int:
 def exponents(sheet: Sheet) -> list[list[float]]:
     """The exponents of each row of exponentials over their sum, without −∞."""
     names = [call.arguments[0] for call in _calls(sheet, "shift")]
-    tables = [sheet.values[each.name] for each in names if isinstance(each, Reference)]
+    tables = [sheet.values[reference.name] for reference in names if isinstance(reference, Reference)]
     return [row[row > -torch.inf].tolist() for table in tables for row in table.reshape(-1, table.shape[-1])]
 
 
@@ -250,7 +247,7 @@ def _block(exercise: Exercise, random_: random.Random) -> Problem:
 def _positions(exercise: Exercise, random_: random.Random) -> Problem:
     """The same word at the first and at the last position, told apart by sines and cosines."""
     words = random_.sample([_(word) for word in WORDS], min(len(WORDS), max(1, exercise.positions - 1)))
-    tokens = [words[place % len(words)] for place in range(exercise.positions)]
+    tokens = [words[position % len(words)] for position in range(exercise.positions)]
     rows = dict(zip(words, _matrix(random_, len(words), exercise.d_model), strict=True))
     given = {"token_embedding": [rows[token] for token in tokens], "position_embedding": "sinusoidal"}
     return Problem({"tokens": tokens}, given, ("position_embedding", "x"))
@@ -271,21 +268,21 @@ def _choice(exercise: Exercise, random_: random.Random) -> Problem:
 @cache
 def _partitions() -> list[tuple[int, ...]]:
     """Shares of 20 for four or five words, the three largest distinct."""
-    found = [
+    partitions = [
         shares
         for count in (4, 5)
         for shares in itertools.combinations_with_replacement(range(12, 0, -1), count)
         if sum(shares) == SHARES and len(set(shares[:3])) == 3 and shares[2] > shares[3]
     ]
-    return sorted(found)
+    return sorted(partitions)
 
 
 def _between(shares: tuple[int, ...], random_: random.Random) -> tuple[float, float]:
     """A p of top-p and one of min-p, each of which keeps two or three words and lies clearly between two words."""
-    kept = random_.choice((2, 3))
-    top = sum(shares[: kept - 1]) + shares[kept - 1] // 2
-    kept = random_.choice((2, 3))
-    least = (shares[kept - 1] + shares[kept]) / 2 / shares[0]
+    num_kept = random_.choice((2, 3))
+    top = sum(shares[: num_kept - 1]) + shares[num_kept - 1] // 2
+    num_kept = random_.choice((2, 3))
+    least = (shares[num_kept - 1] + shares[num_kept]) / 2 / shares[0]
     return round(top / SHARES, 2), round(least, 2)
 
 
@@ -304,12 +301,14 @@ def _loss(exercise: Exercise, random_: random.Random) -> Problem:
 @cache
 def _multiples() -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Three shares of 10, and the factors that make them shares of 20."""
-    parts = [each for each in itertools.product(range(1, 9), repeat=3) if sum(each) == 10 and len(set(each)) == 3]
-    factors = [each for each in itertools.product(range(1, 10), repeat=3) if len(set(each)) > 1]
+    all_shares = [
+        shares for shares in itertools.product(range(1, 9), repeat=3) if sum(shares) == 10 and len(set(shares)) == 3
+    ]
+    all_factors = [factors for factors in itertools.product(range(1, 10), repeat=3) if len(set(factors)) > 1]
     return [
-        (shares, each)
-        for shares, each in itertools.product(parts, factors)
-        if sum(map(math.prod, zip(shares, each, strict=True))) == SHARES
+        (shares, factors)
+        for shares, factors in itertools.product(all_shares, all_factors)
+        if sum(map(math.prod, zip(shares, factors, strict=True))) == SHARES
     ]
 
 
@@ -333,7 +332,7 @@ def _difference(exercise: Exercise, random_: random.Random) -> Problem:
     other = [loss + mean + deviation for loss, deviation in zip(base, deviations, strict=True)]
     against, difference, average, deviation, variance, error = map(_, OF_DIFFERENCE)
     low, high = map(_, ENDS)
-    given = {"base": [each / 10 for each in base], against: [each / 10 for each in other], "t": T_OF_FOUR}
+    given = {"base": [loss / 10 for loss in base], against: [loss / 10 for loss in other], "t": T_OF_FOUR}
     steps = {
         difference: f"{against} - base",
         average: f"mean({difference})",
@@ -417,108 +416,3 @@ def exercise_of(kind: str | None = None, **sizes: Any) -> Exercise:
         if name in ALL_SIZES and name not in usual.sizes:
             raise UsageError("exercise: the kind {kind} has no size {name}; leave it out", kind=kind, name=name)
     return Exercise.parse({**usual.usual, **given, "kind": kind or "attention"}, "exercise")
-
-
-_toml = partial(json.dumps, ensure_ascii=False)
-"""A text, a number or a list as TOML."""
-
-MOST_DRAWS = 400
-"""Problems that are drawn before the easiest of them is taken; only sizes above the usual ones need so many."""
-BORDER = 0.01
-"""A number to compute is at least this share of a unit away from a border between two rounded numbers."""
-
-
-def exercise_text(exercise: Exercise) -> str:
-    """The exercise as the text of a worked example, with "?" for each number to compute."""
-    problem, solved = problem_of(exercise)
-    return _text(exercise, problem, _answers(solved, blanks=True), blanks=True)
-
-
-def key_text(exercise: Exercise) -> str:
-    """The exercise as the text of a worked example, with all numbers computed."""
-    problem, solved = problem_of(exercise)
-    return _text(exercise, problem, _answers(solved))
-
-
-def problem_of(exercise: Exercise) -> tuple[Problem, Example]:
-    """The first problem of the exercise's stream that a hand can compute, and its solution."""
-    easiest: tuple[float, Problem, Example] | None = None
-    for problem in itertools.islice(problems(exercise), MOST_DRAWS):
-        try:
-            solved = parse_example(_text(exercise, problem, dict.fromkeys(problem.asked, "?")))
-        except UsageError:  # a norm of equal numbers
-            continue
-        work = effort(solved)
-        if work.within(KINDS[exercise.kind].most) and _is_clear(solved):
-            return problem, solved
-        if easiest is None or _load(work) < easiest[0]:
-            easiest = _load(work), problem, solved
-    if easiest is None:
-        raise UsageError("exercise: no numbers were found for these sizes; choose others, or another seed")
-    return easiest[1:]
-
-
-def _load(work: Effort) -> float:
-    return work.products + work.exponentials + 10 * (work.largest + work.exponent) + 100 * work.flat_rows
-
-
-def _is_clear(example: Example) -> bool:
-    """Whether every number to compute is whole, or away from the borders between two rounded numbers."""
-    scale = 10.0**example.decimals
-    for claim in example.claims:
-        exact = example.sheet.values[claim.name] * scale
-        exact = exact[exact.isfinite()]
-        from_border = ((exact - 0.5) - (exact - 0.5).round()).abs()
-        if bool((from_border < BORDER).any()):
-            return False
-    return True
-
-
-def _answers(example: Example, *, blanks: bool = False) -> dict[str, Any]:
-    """The numbers to compute, rounded, or "?" for each, by the keys of the file."""
-    answers: dict[str, Any] = {}
-    for claim in example.claims:
-        value = example.sheet.values[claim.name]
-        while value.dim() and len(value) == 1:
-            value = value[0]
-        words = example.sheet.vocabulary if claim.name == "greedy" and not blanks else ()
-        answers[claim.label] = words[int(value)] if words else _rounded(value, None if blanks else example.decimals)
-    return answers
-
-
-def _rounded(value: Tensor, decimals: int | None) -> Any:
-    if value.dim():
-        return [_rounded(part, decimals) for part in value]
-    number = float(value)
-    if decimals is None:
-        return "?"
-    if math.isinf(number):
-        return "inf" if number > 0 else "-inf"
-    near = round(number, decimals)
-    return int(near) if near == 0 or abs(number - round(number)) < 10.0 ** -(decimals + 3) else near
-
-
-def _text(exercise: Exercise, problem: Problem, answers: Mapping[str, Any], *, blanks: bool = False) -> str:
-    """The file.
-
-    Args:
-        exercise: its kind and seed are the title.
-        problem: its contents.
-        answers: the numbers under [claimed].
-        blanks: whether a line says how to fill them in.
-    """
-    title = _("{kind}: exercise number {seed}", kind=_(KINDS[exercise.kind].title), seed=exercise.seed)
-    lines = [f"title = {_toml(title)}"]
-    settings = {**problem.settings, "decimals": exercise.decimals}
-    lines += [f"{name} = {_toml(value)}" for name, value in settings.items()]
-    for section, table in (("given", problem.given), ("steps", problem.steps)):
-        if table:
-            lines += ["", f"[{section}]", *(f"{_key(name):<3} = {_toml(value)}" for name, value in table.items())]
-    hint = _("Put your numbers in place of the question marks, then: vitral check THIS_FILE")
-    lines += ["", *([f"# {hint}"] if blanks else []), "[claimed]"]
-    lines += [f"{_key(name)} = {_toml(answers[name])}" for name in problem.asked]
-    return "\n".join(lines) + "\n"
-
-
-def _key(name: str) -> str:
-    return f'"{name}"' if name.rpartition("_")[2].replace(".", "").isdigit() or not name.isascii() else name

@@ -1,16 +1,21 @@
 """An exercise and its key: as worked examples, and as a sheet of paper with boxes to fill in."""
 
+import itertools
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import torch
+from torch import Tensor
 
+from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
 from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.file import parse_example
-from vitral.explanation.exercises.exercise import Exercise, exercise_text, exponents, key_text
+from vitral.explanation.exercises.exercise import KINDS, Effort, Exercise, Problem, effort, exponents, problems
 from vitral.explanation.expressions import compute
 from vitral.explanation.formulas import decimals, number, text
 from vitral.explanation.formulas.notation import Expression
@@ -19,6 +24,111 @@ from vitral.explanation.sheet import Sheet
 from vitral.explanation.steps import Panel, Step
 from vitral.explanation.walks import walk_example
 from vitral.explanation.walkthrough import Walkthrough
+
+_toml = partial(json.dumps, ensure_ascii=False)
+"""A text, a number or a list as TOML."""
+
+MOST_DRAWS = 400
+"""Problems that are drawn before the easiest of them is taken; only sizes above the usual ones need so many."""
+BORDER = 0.01
+"""A number to compute is at least this share of a unit away from a border between two rounded numbers."""
+
+
+def exercise_text(exercise: Exercise) -> str:
+    """The exercise as the text of a worked example, with "?" for each number to compute."""
+    problem, solved = problem_of(exercise)
+    return _text(exercise, problem, _answers(solved, blanks=True), blanks=True)
+
+
+def key_text(exercise: Exercise) -> str:
+    """The exercise as the text of a worked example, with all numbers computed."""
+    problem, solved = problem_of(exercise)
+    return _text(exercise, problem, _answers(solved))
+
+
+def problem_of(exercise: Exercise) -> tuple[Problem, Example]:
+    """The first problem of the exercise's stream that a hand can compute, and its solution."""
+    easiest: tuple[float, Problem, Example] | None = None
+    for problem in itertools.islice(problems(exercise), MOST_DRAWS):
+        try:
+            solved = parse_example(_text(exercise, problem, dict.fromkeys(problem.asked, "?")))
+        except UsageError:  # a norm of equal numbers
+            continue
+        work = effort(solved)
+        if work.within(KINDS[exercise.kind].most) and _is_clear(solved):
+            return problem, solved
+        if easiest is None or _load(work) < easiest[0]:
+            easiest = _load(work), problem, solved
+    if easiest is None:
+        raise UsageError("exercise: no numbers were found for these sizes; choose others, or another seed")
+    return easiest[1:]
+
+
+def _load(work: Effort) -> float:
+    return work.products + work.exponentials + 10 * (work.largest + work.exponent) + 100 * work.flat_rows
+
+
+def _is_clear(example: Example) -> bool:
+    """Whether every number to compute is whole, or away from the borders between two rounded numbers."""
+    scale = 10.0**example.decimals
+    for claim in example.claims:
+        exact = example.sheet.values[claim.name] * scale
+        exact = exact[exact.isfinite()]
+        from_border = ((exact - 0.5) - (exact - 0.5).round()).abs()
+        if bool((from_border < BORDER).any()):
+            return False
+    return True
+
+
+def _answers(example: Example, *, blanks: bool = False) -> dict[str, Any]:
+    """The numbers to compute, rounded, or "?" for each, by the keys of the file."""
+    answers: dict[str, Any] = {}
+    for claim in example.claims:
+        value = example.sheet.values[claim.name]
+        while value.dim() and len(value) == 1:
+            value = value[0]
+        words = example.sheet.vocabulary if claim.name == "greedy" and not blanks else ()
+        answers[claim.label] = words[int(value)] if words else _answer(value, None if blanks else example.decimals)
+    return answers
+
+
+def _answer(value: Tensor, digits: int | None) -> Any:
+    """Numbers of a file, rounded, in the nesting of the tensor; "?" for each without digits."""
+    if value.dim():
+        return [_answer(part, digits) for part in value]
+    exact = float(value)
+    if digits is None:
+        return "?"
+    if math.isinf(exact):
+        return "inf" if exact > 0 else "-inf"
+    rounded = round(exact, digits)
+    return int(rounded) if rounded == 0 or abs(exact - round(exact)) < 10.0 ** -(digits + 3) else rounded
+
+
+def _text(exercise: Exercise, problem: Problem, answers: Mapping[str, Any], *, blanks: bool = False) -> str:
+    """The file.
+
+    Args:
+        exercise: its kind and seed are the title.
+        problem: its contents.
+        answers: the numbers under [claimed].
+        blanks: whether a line says how to fill them in.
+    """
+    title = _("{kind}: exercise number {seed}", kind=_(KINDS[exercise.kind].title), seed=exercise.seed)
+    lines = [f"title = {_toml(title)}"]
+    settings = {**problem.settings, "decimals": exercise.decimals}
+    lines += [f"{name} = {_toml(value)}" for name, value in settings.items()]
+    for section, table in (("given", problem.given), ("steps", problem.steps)):
+        if table:
+            lines += ["", f"[{section}]", *(f"{_key(name):<3} = {_toml(value)}" for name, value in table.items())]
+    hint = _("Put your numbers in place of the question marks, then: vitral check THIS_FILE")
+    lines += ["", *([f"# {hint}"] if blanks else []), "[claimed]"]
+    lines += [f"{_key(name)} = {_toml(answers[name])}" for name in problem.asked]
+    return "\n".join(lines) + "\n"
+
+
+def _key(name: str) -> str:
+    return f'"{name}"' if name.rpartition("_")[2].replace(".", "").isdigit() or not name.isascii() else name
 
 
 @dataclass(frozen=True)
@@ -235,16 +345,16 @@ def _scale_in_words(sheet: Sheet) -> str:
 
 def _task(steps: list[Step], key: Example, *, filled: bool) -> PaperTask:
     """The task of the last of these steps; the others are not asked."""
-    say, step = phrases(), steps[-1]
-    formulas = tuple(one.formula for one in steps if text(one.formula, key.decimals, say))
-    words = key.sheet.vocabulary if step.name == "greedy" else ()
+    say, last = phrases(), steps[-1]
+    formulas = tuple(step.formula for step in steps if text(step.formula, key.decimals, say))
+    words = key.sheet.vocabulary if last.name == "greedy" else ()
 
     def written(cell: float) -> str | None:
         return None if not filled else words[int(cell)] if words else _rounded(cell, key.decimals)
 
-    grids = tuple(_grid(panel, written, is_asked=True) for panel in step.panels)
+    grids = tuple(_grid(panel, written, is_asked=True) for panel in last.panels)
     titles = {name: _(title) for english, title in TITLES.items() for name in (english, _(english))}
-    return PaperTask(titles.get(step.name, step.title), formulas, grids)
+    return PaperTask(titles.get(last.name, last.title), formulas, grids)
 
 
 def _grid(panel: Panel, written: Callable[[float], str | None], *, is_asked: bool = False) -> PaperGrid:
@@ -271,12 +381,12 @@ def _helps(key: Example) -> Iterable[PaperGrid]:
         unit = float(compute(key.sheet["scaled"].tree, {"scores": torch.ones(1, 1, 1).double()}))
         multiples = [entry / unit for row in rows for entry in row]
         most = max(map(abs, multiples), default=0)
-        if most <= MOST_MULTIPLES and all(abs(one - round(one)) < ALIKE for one in multiples):
-            steps = [unit * place for place in range(-round(most), round(most) + 1)]
+        if most <= MOST_MULTIPLES and all(abs(multiple - round(multiple)) < ALIKE for multiple in multiples):
+            steps = [unit * multiple for multiple in range(-round(most), round(most) + 1)]
             yield from _table("x", steps, {"eˣ": math.exp})
     if key.sheet.architecture.sinusoidal:
         time, width = key.sheet.values["position_embedding"].shape
-        angles = {place / 10.0**power for place in range(time) for power in range(width // 2 + 1)}
+        angles = {position / 10.0**power for position in range(time) for power in range(width // 2 + 1)}
         yield from _table("x", sorted(angles), {"sin x": math.sin, "cos x": math.cos})
 
 

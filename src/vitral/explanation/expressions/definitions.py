@@ -105,13 +105,15 @@ def _defined(line: str) -> tuple[str, Definition]:
     head, _, text = line.partition(" : ")
     call = ast.parse(head, mode="eval").body
     assert isinstance(call, ast.Call)
-    parameters: dict[str, Tree | None] = {each.id: None for each in call.args if isinstance(each, ast.Name)}
-    parameters |= {each.arg: read(ast.unparse(each.value)) for each in call.keywords if each.arg}
+    parameters: dict[str, Tree | None] = {argument.id: None for argument in call.args if isinstance(argument, ast.Name)}
+    parameters |= {keyword.arg: read(ast.unparse(keyword.value)) for keyword in call.keywords if keyword.arg}
     *steps, body = text.split("; ")
-    pairs = [(name, step) for name, _, step in (each.partition(" = ") for each in steps)]
-    own = (*parameters, *(name for name, _ in pairs))
-    made = Definition(parameters, tuple((name, read(step, own)) for name, step in pairs), read(body, own))
-    return ast.unparse(call.func), made
+    pairs = [(name, step) for name, _, step in (line.partition(" = ") for line in steps)]
+    variables = (*parameters, *(name for name, _ in pairs))
+    definition = Definition(
+        parameters, tuple((name, read(step, variables)) for name, step in pairs), read(body, variables)
+    )
+    return ast.unparse(call.func), definition
 
 
 DEFINITIONS = dict(map(_defined, _SOURCE.strip().splitlines()))
@@ -137,12 +139,12 @@ def expanded(call: Tree) -> Tree:
     """A call of a defined function as its body, with the arguments and the steps in their places."""
     definition = DEFINITIONS[call.function]
     filled: dict[Tree, Tree] = {}
-    for place, (name, usual) in enumerate(definition.parameters.items()):
-        given = call.arguments[place] if place < len(call.arguments) else usual
-        assert given is not None
-        if name in NEUTRAL and usual is not None:
-            given = Call("plain", (given,), (NEUTRAL[name],))
-        filled[Reference(name)] = Call("aside", (given,), (name,)) if name == "ε" else given
+    for index, (name, default) in enumerate(definition.parameters.items()):
+        argument = call.arguments[index] if index < len(call.arguments) else default
+        assert argument is not None
+        if name in NEUTRAL and default is not None:
+            argument = Call("plain", (argument,), (NEUTRAL[name],))
+        filled[Reference(name)] = Call("aside", (argument,), (name,)) if name == "ε" else argument
     for name, step in definition.steps:
         step = substituted(_along(step, call.settings), filled)
         filled[Reference(name)] = Call("aside", (step,), (name,))
@@ -162,4 +164,4 @@ def _along(tree: Tree, axis: tuple[int | None, ...]) -> Tree:
         return tree
     is_usual = tree.function in ("shift", "mean", *BY_ROWS) and not tree.settings
     settings = axis if is_usual or tree.settings == (-1,) else tree.settings
-    return Call(tree.function, tuple(_along(each, axis) for each in tree.arguments), settings)
+    return Call(tree.function, tuple(_along(argument, axis) for argument in tree.arguments), settings)

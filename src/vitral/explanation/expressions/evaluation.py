@@ -20,19 +20,19 @@ Hook = Callable[[Call, list[Tensor]], Tensor | None]
 """Computes a call of a primitive in another way, from the values of its arguments, or returns None."""
 
 
-def compute(tree: Tree, values: Values, hook: Hook | None = None, made: dict[Tree, Tensor] | None = None) -> Tensor:
+def compute(tree: Tree, values: Values, hook: Hook | None = None, cache: dict[Tree, Tensor] | None = None) -> Tensor:
     """The value of a tree of known shape and cost.
 
     Args:
         tree: the computation.
         values: of the quantities in it.
         hook: changes what people compute on the way, as by rounding.
-        made: values of parts that are known, to which those of all other parts are added.
+        cache: values of parts that are known, to which those of all other parts are added.
     """
-    made = {} if made is None else made
-    found = made.get(tree)
-    if found is not None:
-        return found
+    cache = {} if cache is None else cache
+    cached = cache.get(tree)
+    if cached is not None:
+        return cached
     match tree:
         case Constant(Table(numbers)):
             value = numbers
@@ -43,24 +43,24 @@ def compute(tree: Tree, values: Values, hook: Hook | None = None, made: dict[Tre
                 raise UsageError("{name}: is not known here; give it, or compute it in an earlier step", name=name)
             value = values[name]
         case Call(function, arguments, settings) if function in DIRECT and hook is None:
-            value = DIRECT[function](*(compute(each, values, hook, made) for each in arguments), *settings)
+            value = DIRECT[function](*(compute(argument, values, hook, cache) for argument in arguments), *settings)
         case Call(function) if function in DEFINITIONS:
-            value = compute(expanded(tree), values, hook, made)
+            value = compute(expanded(tree), values, hook, cache)
         case Call(function, arguments, settings):
             if function == GRADIENT:
                 raise UsageError("grad(loss, name) can only be a step or part of a step")
-            parts = [compute(each, values, hook, made) for each in arguments]
+            parts = [compute(argument, values, hook, cache) for argument in arguments]
             other = None if hook is None else hook(tree, parts)
             value = PRIMITIVES[function].value(*parts, *settings) if other is None else other
-    made[tree] = value
+    cache[tree] = value
     return value
 
 
 @lru_cache(maxsize=4096)
 def every(tree: Tree) -> tuple[Call, ...]:
     """Every call in a tree and in the definitions that it uses."""
-    found = tuple(node for node in nodes(tree) if isinstance(node, Call))
-    return found + tuple(node for call in found if call.function in DEFINITIONS for node in every(expanded(call)))
+    calls = tuple(node for node in nodes(tree) if isinstance(node, Call))
+    return calls + tuple(node for call in calls if call.function in DEFINITIONS for node in every(expanded(call)))
 
 
 def call_of(tree: Tree, function: str) -> Call | None:
@@ -102,9 +102,9 @@ def _sized(call: Call, parts: list[Tensor]) -> Tensor:
     try:
         value = PRIMITIVES[call.function].value(*parts, *call.settings)
     except (RuntimeError, IndexError, ValueError):
-        found = ", ".join(str(list(part.shape)) for part in parts)
+        shapes = ", ".join(str(list(part.shape)) for part in parts)
         raise UsageError(
-            "{function} of {shapes}: the shapes do not fit", function=call.function, shapes=found
+            "{function} of {shapes}: the shapes do not fit", function=call.function, shapes=shapes
         ) from None
     if value.numel() > MOST_ELEMENTS:
         raise UsageError(
@@ -122,5 +122,5 @@ def from_the_end(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> Tree:
             has_axis = function in (*FOLDS, "pick") or (function in FUNCTIONS and FUNCTIONS[function].setting == "axis")
             if settings and has_axis and settings[0] is not None and settings[0] >= 0:
                 settings = (settings[0] - len(shape_of(arguments[0], shapes)), *settings[1:])
-            return Call(function, tuple(from_the_end(each, shapes) for each in arguments), settings)
+            return Call(function, tuple(from_the_end(argument, shapes) for argument in arguments), settings)
     return tree

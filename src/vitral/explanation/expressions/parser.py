@@ -99,14 +99,14 @@ def parse(text: str) -> Tree:
 
 
 @lru_cache
-def read(text: str, own: Collection[str] = ()) -> Tree:
+def read(text: str, variables: Collection[str] = ()) -> Tree:
     """The tree of an expression of this package, in which every primitive and definition is known.
 
     Args:
         text: the expression.
-        own: names that are no constants.
+        variables: names that are no constants.
     """
-    return _Reader(own, is_author=False).tree(ast.parse(text.strip(), mode="eval").body)
+    return _Reader(variables, is_author=False).tree(ast.parse(text.strip(), mode="eval").body)
 
 
 def _short(text: str) -> str:
@@ -116,20 +116,20 @@ def _short(text: str) -> str:
 def _depth(node: ast.AST) -> int:
     level, depth = [node], 0
     while level:
-        level, depth = [child for each in level for child in ast.iter_child_nodes(each)], depth + 1
+        level, depth = [child for parent in level for child in ast.iter_child_nodes(parent)], depth + 1
     return depth
 
 
 class _Reader:
-    def __init__(self, own: Collection[str] = (), *, is_author: bool = True) -> None:
-        self.own, self.is_author = own, is_author
+    def __init__(self, variables: Collection[str] = (), *, is_author: bool = True) -> None:
+        self.variables, self.is_author = variables, is_author
 
     def tree(self, node: ast.expr) -> Tree:
         match node:
             case ast.Constant(int() | float() as value) if not isinstance(value, bool) and abs(value) < LARGEST:
                 return Constant(float(value))
             case ast.Name(name):
-                return Constant(NAMES[name]) if name in NAMES and name not in self.own else Reference(name)
+                return Constant(NAMES[name]) if name in NAMES and name not in self.variables else Reference(name)
             case ast.Attribute(value, "T"):
                 return Call("transpose", (self.tree(value),))
             case ast.Attribute(ast.Name(table), name):
@@ -170,9 +170,13 @@ class _Reader:
             hint = nearest(name, [*FUNCTIONS, GRADIENT])
             raise UsageError("unknown function {name!r}, {hint}", name=name, hint=hint)
         bare = len(arguments) if function.setting == "axis" else function.most  # max(x, 0) names no axis
-        written = [*arguments[bare:], *(each.value for each in keywords)]
+        written = [*arguments[bare:], *(keyword.value for keyword in keywords)]
         fits = function.least <= len(arguments[:bare]) <= function.most and len(written) <= function.settings
-        if not fits or any(each.arg != function.setting for each in keywords) or (name == "one_hot" and not written):
+        if (
+            not fits
+            or any(keyword.arg != function.setting for keyword in keywords)
+            or (name == "one_hot" and not written)
+        ):
             complaint = N_("{name}: expected {least} to {most} arguments")
             if function.settings:
                 complaint = N_("{name}: expected {least} to {most} arguments, and {setting} = a whole number")
@@ -181,21 +185,21 @@ class _Reader:
 
     def gradient(self, arguments: list[ast.expr], keywords: list[ast.keyword]) -> Call:
         names = [self.tree(argument) for argument in arguments if isinstance(argument, ast.Name | ast.Attribute)]
-        if keywords or len(arguments) != 2 or len(names) != 2 or not all(isinstance(each, Reference) for each in names):
+        if keywords or len(arguments) != 2 or len(names) != 2 or not all(isinstance(name, Reference) for name in names):
             raise UsageError("{name}: expected two names, as {name}(loss, w_q)", name=GRADIENT)
         return Call(GRADIENT, tuple(names))
 
     def picked(self, value: ast.expr, index: ast.expr) -> Tree:
         """A subscript, one axis after another; every axis stays."""
-        made = self.tree(value)
+        tree = self.tree(value)
         for axis, part in enumerate(index.elts if isinstance(index, ast.Tuple) else [index]):
             if isinstance(part, ast.Slice) and part.step is None:
-                start, end = (None if each is None else self.setting(each) for each in (part.lower, part.upper))
+                start, end = (None if bound is None else self.setting(bound) for bound in (part.lower, part.upper))
             else:
                 start = self.setting(part)
                 end = None if start == -1 else start + 1
-            made = made if start is None and end is None else Call("pick", (made,), (axis, start, end))
-        return made
+            tree = tree if start is None and end is None else Call("pick", (tree,), (axis, start, end))
+        return tree
 
     def setting(self, node: ast.expr) -> int:
         """A whole number."""

@@ -5,8 +5,11 @@ at the kind of a primitive and seldom at its name.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -44,8 +47,30 @@ class Primitive:
     moved: Callable[..., Index] = lambda index, shape, *settings: index
 
 
-def _move(value: Callable[..., Tensor], *vjp: str, at: Callable[..., Any] = lambda i, s, *_: i) -> Primitive:
-    return Primitive("move", value, vjp, at)
+@lru_cache(maxsize=4096)
+def _origin(value: Callable[..., Tensor], index: Index, shape: Sequence[int], *settings: Any) -> Index:
+    """The index in a move's argument of a cell of its result: coordinates move as numbers do.
+
+    A letter, or a whole axis, stays one where it is that of a single axis of the argument.
+    """
+    letters = [entry for entry in index if not isinstance(entry, int)]
+    cells = tuple(entry if isinstance(entry, int) else slice(None) for entry in index)
+    # Along an axis of a single number, no coordinate would change.
+    sizes = [max(2, size) for size in shape] if letters else shape
+    grids = torch.meshgrid(*map(torch.arange, sizes), indexing="ij") if shape else ()
+    coordinates = [value(grid, *settings)[cells] for grid in grids]
+    changing = [[axis for axis in range(x.dim()) if bool(x.diff(dim=axis).any())] for x in coordinates]
+    uses = Counter(chain(*changing))
+    origin: list[Any] = []
+    for x, size, axes in zip(coordinates, shape, changing, strict=True):
+        is_one = len(axes) == 1 and uses[axes[0]] == 1
+        number = None if axes else min(int(x.reshape(-1)[0]), size - 1)
+        origin.append(letters[axes[0]] if is_one else number)
+    return tuple(origin)
+
+
+def _move(value: Callable[..., Tensor], *vjp: str, moved: Callable[..., Index] | None = None) -> Primitive:
+    return Primitive("move", value, vjp, moved or partial(_origin, value))
 
 
 def _fold(reduce: Callable[..., Tensor], *vjp: str) -> Primitive:
@@ -80,22 +105,22 @@ def _one_hot(indices: Tensor, count: int) -> Tensor:
     """
     if indices.dim() != 1 or not 1 <= count * len(indices) <= MOST_ONES:
         raise ValueError(count)
-    made = (indices[:, None] == torch.arange(count, dtype=indices.dtype, device=indices.device)).double()
-    count_of_ones = made.sum(dim=-1, keepdim=True)
+    rows = (indices[:, None] == torch.arange(count, dtype=indices.dtype, device=indices.device)).double()
+    count_of_ones = rows.sum(dim=-1, keepdim=True)
     if is_tracing():  # other numbers may come: not a number where there is no such row
-        return made / count_of_ones
+        return rows / count_of_ones
     try:
         is_wrong = not bool((count_of_ones == 1).all())
     except RuntimeError:  # of many sheets at once
-        return made / count_of_ones
+        return rows / count_of_ones
     if is_wrong:
-        wrong = float(indices[made.sum(dim=-1) != 1][0])
+        wrong = float(indices[rows.sum(dim=-1) != 1][0])
         raise UsageError(
             "{index}: expected a whole number from 0 to {last}; indices are counted from 0",
             index=f"{wrong:g}",
             last=count - 1,
         )
-    return made
+    return rows
 
 
 def _target(targets: Tensor, logits: Tensor) -> Tensor:
@@ -112,22 +137,16 @@ def _ahead(x: Tensor) -> Tensor:
 
 
 def _pick(x: Tensor, axis: int, start: int | None, end: int | None) -> Tensor:
-    made = x[(slice(None),) * (axis % x.dim()) + (slice(start, end),)]
-    if made.numel() == 0:
+    part = x[(slice(None),) * (axis % x.dim()) + (slice(start, end),)]
+    if part.numel() == 0:
         raise IndexError(start)
-    return made
-
-
-def _picked(index: Index, shape: Sequence[int], axis: int, start: int | None, end: int | None) -> Index:
-    at = axis % len(shape)
-    begin = range(shape[at])[start:end].start
-    return tuple(place + begin if here == at and isinstance(place, int) else place for here, place in enumerate(index))
+    return part
 
 
 def _unpicked(d: Tensor, x: Tensor, axis: int, start: int | None, end: int | None) -> Tensor:
-    at, chosen = axis % x.dim(), range(x.shape[axis])[start:end]
+    dim, chosen = axis % x.dim(), range(x.shape[axis])[start:end]
     room = (chosen[0], x.shape[axis] - chosen[-1] - 1)
-    return torch.nn.functional.pad(d, (*(0, 0) * (x.dim() - 1 - at), *room))
+    return torch.nn.functional.pad(d, (*(0, 0) * (x.dim() - 1 - dim), *room))
 
 
 def _gathered(d: Tensor, table: Tensor, *rows: int) -> Tensor:
@@ -141,33 +160,24 @@ def _concat(*parts: Any) -> Tensor:
     return torch.cat(tensors, *parts[len(tensors) :] or (-1,))
 
 
-def part(place: Any, width: int) -> tuple[Any, Any]:
-    """The number of a part of this width, and the place in it."""
-    return divmod(place, width) if isinstance(place, int) else (None, None)
-
-
-def _unflat(flat: Any, shape: Sequence[int]) -> Index:
-    places: list[Any] = []
-    for size in reversed(shape):
-        flat, place = part(flat, size)
-        places.insert(0, place)
-    return tuple(places)
+def _looked_up(index: Index, shape: Sequence[int], *rows: int) -> Index:
+    return (rows[index[-2]] if isinstance(index[-2], int) else None, index[-1])
 
 
 def _partner(index: Index, shape: Sequence[int], *order: int) -> Index:
     """The other feature of a pair; of feature i that which is as far as the first one's."""
-    at = index[-1]
-    if isinstance(at, str):
-        return (*index[:-1], at.partition("+")[0] if "+" in at else f"{at}+{order[0]}")
-    return (*index[:-1], order[at])
+    column = index[-1]
+    if isinstance(column, str):
+        return (*index[:-1], column.partition("+")[0] if "+" in column else f"{column}+{order[0]}")
+    return (*index[:-1], order[column])
 
 
 def _filter(keep: Callable[[Tensor, float], Tensor]) -> Primitive:
     """Probabilities, zero where a filter drops the word; the filter's number is the second argument."""
 
     def value(shares: Tensor, number: Tensor) -> Tensor:
-        kept = keep(shares.log().reshape(-1, shares.shape[-1]), float(number)).reshape(shares.shape)
-        return shares.masked_fill(kept == -math.inf, 0.0)
+        filtered = keep(shares.log().reshape(-1, shares.shape[-1]), float(number)).reshape(shares.shape)
+        return shares.masked_fill(filtered == -math.inf, 0.0)
 
     return Primitive("named", value)
 
@@ -191,8 +201,8 @@ def hypotheses_of(table: Tensor, start: int, num_beams: int, length: int) -> tup
     words, scores, last = torch.zeros(1, 0).long(), steps.new_zeros(1), torch.tensor([start])
     for _ in range(length):
         grown = (scores[:, None] + steps[last]).flatten()
-        kept = grown.sort(descending=True, stable=True).indices[:num_beams].sort().values
-        before, last, scores = kept // len(table), kept % len(table), grown[kept]
+        best = grown.sort(descending=True, stable=True).indices[:num_beams].sort().values
+        before, last, scores = best // len(table), best % len(table), grown[best]
         words = torch.cat((words[before], last[:, None]), dim=1)
     order = scores.sort(descending=True, stable=True).indices
     return words[order], scores[order]
@@ -259,45 +269,27 @@ PRIMITIVES: dict[str, Primitive] = {
     "concat": Primitive("named", _concat),
     "aside": _move(lambda x, _: x, "d"),  # a number that people write on the side, by name
     "plain": _move(lambda x, _: x, "d"),  # not written where it has this value
-    "spread": _move(lambda d, a: d.expand(a.shape)),  # a gradient of a sum, at each of its terms
-    "transpose": _move(lambda x: x.mT if x.dim() > 1 else x, "d.T", at=lambda i, s: (*i[:-2], *i[-2:][::-1])),
-    "rows": _move(lambda x: x.unsqueeze(-2), "sum(d, -2, 1)", at=lambda i, s: (*i[-1 - len(s) : -2], i[-1])),
-    "head": _move(lambda x: x[0], "lifted(d)", at=lambda i, s: (0, *i)),
-    "lifted": _move(lambda x: x[None], "head(d)", at=lambda i, s: i[1:]),
-    "last": _move(lambda x: x[..., -1, :], at=lambda i, s: (s[-2] - 1, *i)),
-    "merge": _move(
-        lambda z: z.movedim(-3, -2).flatten(-2),
-        "split(d)",
-        at=lambda i, s: (part(i[-1], s[-1])[0], i[-2], part(i[-1], s[-1])[1]),
-    ),
-    "stack": _move(lambda z: z.flatten(-3, -2), at=lambda i, s: (*part(i[-2], s[-2]), i[-1])),
-    "split": _move(
-        lambda d, width: d.unflatten(-1, (-1, width)).movedim(-2, -3),
-        at=lambda i, s, width: (i[1], i[0] * width + i[2] if isinstance(i[2], int) else None),
-    ),
-    "share": _move(  # one head of keys serves a group of heads
-        lambda k, n: k.repeat_interleave(n, -3),
-        "sum(grouped(d), -3, 1)",
-        at=lambda i, s, n: (part(i[0], n)[0], *i[1:]),
-    ),
-    "grouped": _move(
-        lambda d, n: d.unflatten(-3, (-1, n)),
-        at=lambda i, s, n: (i[0] * n + i[1] if isinstance(i[1], int) else i[1], *i[2:]),
-    ),
-    "lookup": _move(
-        lambda e, *rows: e[..., list(rows), :],
-        "gathered(d, a)",
-        at=lambda i, s, *rows: (rows[i[-2]] if isinstance(i[-2], int) else None, i[-1]),
-    ),
-    "partner": _move(lambda x, *order: x[..., list(order)], "partner(d)", at=_partner),
-    "pick": _move(_pick, "unpicked(d, a)", at=_picked),
-    "row": _move(lambda x: x.reshape(1, -1), "shaped(d)", at=lambda i, s: _unflat(i[1], s)),
-    "column": _move(lambda x: x.reshape(-1, 1), "shaped(d)", at=lambda i, s: _unflat(i[0], s)),
-    "upright": _move(lambda x: x[:, None], at=lambda i, s: i[:1]),  # a vector of an author who writes columns
-    "shaped": _move(
-        lambda d, *shape: d.reshape(shape),
-        at=lambda i, s, *shape: _unflat(sum(n * math.prod(shape[at + 1 :]) for at, n in enumerate(i)), s),
-    ),
+    "spread": _move(
+        lambda d, a: d.expand(a.shape), moved=lambda index, *_: index
+    ),  # a gradient of a sum, at each of its terms
+    "transpose": _move(lambda x: x.mT if x.dim() > 1 else x, "d.T"),
+    "rows": _move(lambda x: x.unsqueeze(-2), "sum(d, -2, 1)"),
+    "head": _move(lambda x: x[0], "lifted(d)"),
+    "lifted": _move(lambda x: x[None], "head(d)"),
+    "last": _move(lambda x: x[..., -1, :]),
+    "merge": _move(lambda z: z.movedim(-3, -2).flatten(-2), "split(d)"),
+    "stack": _move(lambda z: z.flatten(-3, -2)),
+    "split": _move(lambda d, width: d.unflatten(-1, (-1, width)).movedim(-2, -3)),
+    # One head of keys serves a group of heads.
+    "share": _move(lambda k, n: k.repeat_interleave(n, -3), "sum(grouped(d), -3, 1)"),
+    "grouped": _move(lambda d, n: d.unflatten(-3, (-1, n))),
+    "lookup": _move(lambda e, *rows: e[..., list(rows), :], "gathered(d, a)", moved=_looked_up),
+    "partner": _move(lambda x, *order: x[..., list(order)], "partner(d)", moved=_partner),
+    "pick": _move(_pick, "unpicked(d, a)"),
+    "row": _move(lambda x: x.reshape(1, -1), "shaped(d)"),
+    "column": _move(lambda x: x.reshape(-1, 1), "shaped(d)"),
+    "upright": _move(lambda x: x[:, None]),  # a vector of an author who writes columns
+    "shaped": _move(lambda d, *shape: d.reshape(shape)),
     # Choices of the next token are searches in Python; `rows` writes them.
     "largest": Primitive("named", _largest),
     "keep top k": _filter(_keep_top_k),

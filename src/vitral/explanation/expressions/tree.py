@@ -92,10 +92,10 @@ def references(tree: Tree) -> tuple[str, ...]:
 
 def mapped(tree: Tree, change: Callable[[Tree], Tree | None]) -> Tree:
     """The tree with nodes exchanged, from the root down; `change` returns None for what stays."""
-    made = change(tree)
-    if made is None and isinstance(tree, Call):
-        return replace(tree, arguments=tuple(mapped(each, change) for each in tree.arguments))
-    return tree if made is None else made
+    changed = change(tree)
+    if changed is None and isinstance(tree, Call):
+        return replace(tree, arguments=tuple(mapped(argument, change) for argument in tree.arguments))
+    return tree if changed is None else changed
 
 
 def substituted(tree: Tree, filled: Mapping[Tree, Tree]) -> Tree:

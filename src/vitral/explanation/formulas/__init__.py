@@ -9,8 +9,8 @@ from vitral.explanation.formulas.forms import (
     mathml,
     number,
     text,
-    value_of,
 )
+from vitral.explanation.formulas.notation import value_of
 
 __all__ = [
     "MOST_TERMS",

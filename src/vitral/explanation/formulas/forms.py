@@ -29,17 +29,14 @@ from vitral.explanation.formulas.notation import (
     Root,
     Sum,
     Words,
-    exact,
-    mapped,
+    argument_digits,
+    needed,
+    value_of,
 )
 from vitral.explanation.phrasebook import Phrases
 
 MOST_TERMS = 5
 """Of a longer sum or list this many terms are written, the largest; the others are counted, those of a sum added up."""
-LOST = 0.1
-"""The numbers of a denominator have so many digits that their roundings change this share of its value at most."""
-MOST_DECIMALS = 330
-"""No number of double precision needs more."""
 
 
 def number(value: float, digits: int) -> str:
@@ -58,68 +55,6 @@ def decimals(most: int, *values: float, slack: float = 1e-9) -> int:
     """The fewest decimals with which numbers are whole, as far as can be seen; at most so many."""
     fits = (n for n in range(most) if all(abs(round(value, n) - value) < slack for value in values))
     return next(fits, most)
-
-
-def value_of(expression: Expression) -> float:
-    """The value of an expression of numbers; NaN if it contains names or divides by zero."""
-    try:
-        return _value(expression)
-    except OverflowError:
-        return math.inf
-    except (ZeroDivisionError, ValueError):
-        return math.nan
-
-
-def _value(expression: Expression) -> float:
-    match expression:
-        case Number(value):
-            return value
-        case Product(factors):
-            return math.prod(map(_value, factors))
-        case Sum(terms):
-            return math.fsum(map(_value, terms))
-        case Difference(left, right):
-            return _value(left) - _value(right)
-        case Fraction(above, below):
-            return _value(above) / _value(below)
-        case Root(inside):
-            return math.sqrt(_value(inside))
-        case Power(base, exponent):
-            return math.pow(math.e if base == EXP else _value(base), _value(exponent))
-        case Apply("max" | "min" as function, arguments):
-            values = [*map(_value, arguments)]
-            return math.nan if any(map(math.isnan, values)) else max(values) if function == "max" else min(values)
-        case Name("π"):
-            return math.pi
-        case _:
-            return math.nan
-
-
-def needed(below: Expression, digits: int) -> int:
-    """The decimals that the numbers of a denominator need, at least `digits`."""
-    inside = below.inside if isinstance(below, Root) else below
-    size = abs(value_of(inside))
-    if not 0 < size < math.inf:
-        return digits
-    close = (n for n in range(digits, MOST_DECIMALS) if abs(value_of(_to(inside, n)) - value_of(inside)) <= LOST * size)
-    return next(close, digits)
-
-
-def _to(expression: Expression, decimals: int) -> Expression:
-    """The expression as it is read when its numbers are written with so many decimals."""
-    is_rounded = lambda part: isinstance(part, Number) and not part.exact and math.isfinite(part.value)  # noqa: E731
-    return mapped(expression, lambda part: exact(round(part.value, decimals)) if is_rounded(part) else None)
-
-
-def argument_digits(function: Apply, digits: int) -> int:
-    """The decimals that the argument of a logarithm or of a step needs: not 0, and on the same side of the step."""
-    match function:
-        case Apply("log", (argument,)):
-            return needed(argument, digits)
-        case Apply("floor", (argument,)) if math.isfinite(value := value_of(argument)):
-            enough = (n for n in range(digits, MOST_DECIMALS) if math.floor(round(value, n)) == math.floor(value))
-            return next(enough, digits)
-    return digits
 
 
 WORDS = frozenset(
@@ -160,23 +95,23 @@ class Form:
             case Number():
                 return self.number(self.say.number(self.written(expression)))
             case Name(letters, below):
-                return self.name(replace(expression, letters=self.told(letters), below=self.told(below)))
+                return self.name(replace(expression, letters=self.translated(letters), below=self.translated(below)))
             case Words(words, own):
-                return self.words(words if own else self.say.told(words))
+                return self.words(words if own else self.say.translated(words))
             case Equation():
-                return self.together([self.sign("=").join(self.sides(each)) for each in expression.all()])
+                return self.together([self.sign("=").join(self.sides(equation)) for equation in expression.all()])
             case Apply(function, arguments):
                 inside = self.finer(argument_digits(expression, self.digits)).listed(arguments)
-                return self.APPLIED.format(self.function(self.told(function)), self.brackets(inside))
+                return self.APPLIED.format(self.function(self.translated(function)), self.brackets(inside))
             case Over(index, body, sign):
-                return self.over(sign, self.told(index), self.factor(body, later=False))
+                return self.over(sign, self.translated(index), self.factor(body, later=False))
         return self.arithmetic(expression)
 
     def arithmetic(self, expression: Sum | Product | Difference | Fraction | Root | Power) -> str:
         """An expression of operators."""
         match expression:
             case Product(factors, tight):
-                return self.product([self.factor(factor, place > 0) for place, factor in enumerate(factors)], tight)
+                return self.product([self.factor(factor, index > 0) for index, factor in enumerate(factors)], tight)
             case Sum(terms):
                 return "".join(self.terms(terms))
             case Difference(left, right):
@@ -199,9 +134,9 @@ class Form:
         written = [self.write(side) for side in equation.sides]
         return [side for before, side in zip(["", *written], written, strict=False) if side != before]
 
-    def told(self, letters: str) -> str:
+    def translated(self, letters: str) -> str:
         """A name; translated if it is a word."""
-        return letters if letters not in WORDS or self.say.in_data else self.say.told(letters)
+        return letters if letters not in WORDS or self.say.in_data else self.say.translated(letters)
 
     def written(self, expression: Number) -> str:
         """The characters of a number, with a decimal point."""
@@ -243,7 +178,7 @@ class Form:
         return inside if isinstance(expression, simple) and not self.is_negative(expression) else self.brackets(inside)
 
     def shown(self, sizes: list[float], named: int) -> list[int]:
-        """The places of the parts of a sum or list that are written: of a long one the largest.
+        """The indices of the parts of a sum or list that are written: of a long one the largest.
 
         Args:
             sizes: of the parts; NaN for names.
@@ -253,28 +188,30 @@ class Form:
             return [*range(len(sizes))]
         if any(map(math.isnan, sizes)):
             return [*range(named)]
-        return sorted(sorted(range(len(sizes)), key=lambda place: -sizes[place])[:MOST_TERMS])
+        return sorted(sorted(range(len(sizes)), key=lambda index: -sizes[index])[:MOST_TERMS])
 
     def terms(self, terms: tuple[Expression, ...]) -> Iterator[str]:
         """Terms with signs between them; of a long sum the largest, then the sum of the others."""
         values = [*map(value_of, terms)]
-        places = self.shown([*map(abs, values)], len(terms))
-        yield self.bracketed(terms[places[0]]) if terms else self.number("0")
-        for term in (terms[place] for place in places[1:]):
+        indices = self.shown([*map(abs, values)], len(terms))
+        yield self.bracketed(terms[indices[0]]) if terms else self.number("0")
+        for term in (terms[index] for index in indices[1:]):
             is_negative = self.is_negative(term)
             yield self.sign("−" if is_negative else "+")
             yield self.write(_negated(term)) if is_negative else self.bracketed(term)
-        if rest := [value for place, value in enumerate(values) if place not in places]:
+        if rest := [value for index, value in enumerate(values) if index not in indices]:
             phrase = "page.more_term" if len(rest) == 1 else "page.more_terms"
             total = self.say.number(self.written(Number(math.fsum(rest))))
             yield self.sign("+") + self.words(self.say(phrase, count=len(rest), total=total))
 
     def listed(self, arguments: tuple[Expression, ...]) -> str:
         """Arguments with commas between them, semicolons beside decimal commas; of a long list the largest."""
-        places = self.shown([*map(value_of, arguments)], MOST_TERMS)
-        left = len(arguments) - len(places)
+        indices = self.shown([*map(value_of, arguments)], MOST_TERMS)
+        left = len(arguments) - len(indices)
         gap = [self.words(self.say("page.gap", count=left))] if left else []
-        return self.sign(";" if self.say.has_comma else ",").join([*(self.write(arguments[at]) for at in places), *gap])
+        return self.sign(";" if self.say.has_comma else ",").join(
+            [*(self.write(arguments[index]) for index in indices), *gap]
+        )
 
     def marks(self, above: str) -> str:
         """A superscript: a mark, as a block's number or a matrix's letter, and the sign of a transposed matrix."""
@@ -393,7 +330,7 @@ def mathml(expression: Expression, digits: int, say: Phrases) -> str:
     for equation in expression.all() if isinstance(expression, Equation) else ():
         match equation.sides:
             case (Words(words),):  # a sentence, which may be broken
-                written.append(f"<span>{_shown(say.told(words))}</span>")
+                written.append(f"<span>{_shown(say.translated(words))}</span>")
             case _:
                 first, *others = form.sides(equation)
                 pieces = [first + form.sign("=") + others[0] if others else first]
@@ -507,7 +444,7 @@ class _MathML(_InTwoDimensions):
         return "<mi>∞</mi>" if letters == "∞" else f"<mn>{letters}</mn>"
 
     def name(self, name: Name) -> str:
-        base, below, above = self.mark(name.letters), _places(name.below), self.marks(name.above)
+        base, below, above = self.mark(name.letters), _subscript(name.below), self.marks(name.above)
         above = f"<mrow>{above}</mrow>" if above.count("<m") > 1 else above
         tag = f"{'sub' if name.below else ''}{'sup' if name.above else ''}"
         inside = base + (below if name.below else "") + above
@@ -547,8 +484,8 @@ def _shown(letters: str) -> str:
     return html.escape(visible(letters))
 
 
-def _places(below: str) -> str:
-    """A subscript: places and letters with commas between them, or a word."""
+def _subscript(below: str) -> str:
+    """A subscript: numbers and letters with commas between them, or a word."""
     tags = [
         f"<mn>{part}</mn>" if part.isdecimal() else "<mo>:</mo>" if part == ":" else f"<mi>{_shown(part)}</mi>"
         for part in below.split(",")

@@ -1,9 +1,15 @@
-"""The parts of formulas and arithmetic: a formula is a tree of these."""
+"""The parts of formulas and arithmetic: a formula is a tree of these. Their values, and the digits that these need."""
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
+
+LOST = 0.1
+"""The numbers of a denominator have so many digits that their roundings change this share of its value at most."""
+MOST_DECIMALS = 330
+"""No number of double precision needs more."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +52,8 @@ class Part:
 
 def added(*parts: "Expression") -> "Expression":
     """A sum of any number of terms."""
-    kept = (part for part in parts if part is not ZERO)
-    terms = tuple(term for part in kept for term in (part.terms if isinstance(part, Sum) else (part,)))
+    nonzero = (part for part in parts if part is not ZERO)
+    terms = tuple(term for part in nonzero for term in (part.terms if isinstance(part, Sum) else (part,)))
     return Sum(terms) if len(terms) > 1 else (*terms, ZERO)[0]
 
 
@@ -190,11 +196,11 @@ Expression = Name | Number | Words | Product | Sum | Difference | Fraction | Roo
 
 def mapped(part: Any, change: Callable[[Any], Any]) -> Any:
     """An expression, or a tuple of them, with parts exchanged, from the whole down; `change` is None for what stays."""
-    made = change(part)
-    if made is not None:
-        return made
+    changed = change(part)
+    if changed is not None:
+        return changed
     if isinstance(part, tuple):
-        return tuple(mapped(each, change) for each in part)
+        return tuple(mapped(item, change) for item in part)
     if isinstance(part, Part) and not isinstance(part, Number | Words):
         return replace(part, **{field.name: mapped(getattr(part, field.name), change) for field in fields(part)})
     return part
@@ -202,4 +208,113 @@ def mapped(part: Any, change: Callable[[Any], Any]) -> Any:
 
 def renamed(part: Any, change: Callable[[Name], Name]) -> Any:
     """An expression, or a tuple of them, with every name changed."""
-    return mapped(part, lambda each: change(each) if isinstance(each, Name) else None)
+    return mapped(part, lambda item: change(item) if isinstance(item, Name) else None)
+
+
+def value_of(expression: Expression) -> float:
+    """The value of an expression of numbers; NaN if it contains names or divides by zero."""
+    try:
+        return _value(expression)
+    except OverflowError:
+        return math.inf
+    except (ZeroDivisionError, ValueError):
+        return math.nan
+
+
+def _value(expression: Expression) -> float:
+    match expression:
+        case Number(value):
+            return value
+        case Product(factors):
+            return math.prod(map(_value, factors))
+        case Sum(terms):
+            return math.fsum(map(_value, terms))
+        case Difference(left, right):
+            return _value(left) - _value(right)
+        case Fraction(above, below):
+            return _value(above) / _value(below)
+        case Root(inside):
+            return math.sqrt(_value(inside))
+        case Power(base, exponent):
+            return math.pow(math.e if base == EXP else _value(base), _value(exponent))
+        case Apply("max" | "min" as function, arguments):
+            values = [*map(_value, arguments)]
+            return math.nan if any(map(math.isnan, values)) else max(values) if function == "max" else min(values)
+        case Name("π"):
+            return math.pi
+        case _:
+            return math.nan
+
+
+def needed(below: Expression, digits: int) -> int:
+    """The decimals that the numbers of a denominator need, at least `digits`."""
+    inside = below.inside if isinstance(below, Root) else below
+    size = abs(value_of(inside))
+    if not 0 < size < math.inf:
+        return digits
+    sufficient = (
+        n for n in range(digits, MOST_DECIMALS) if abs(value_of(_to(inside, n)) - value_of(inside)) <= LOST * size
+    )
+    return next(sufficient, digits)
+
+
+def _to(expression: Expression, decimals: int) -> Expression:
+    """The expression as it is read when its numbers are written with so many decimals."""
+    is_rounded = lambda part: isinstance(part, Number) and not part.exact and math.isfinite(part.value)  # noqa: E731
+    return mapped(expression, lambda part: exact(round(part.value, decimals)) if is_rounded(part) else None)
+
+
+def argument_digits(function: Apply, digits: int) -> int:
+    """The decimals that the argument of a logarithm or of a step needs: not 0, and on the same side of the step."""
+    match function:
+        case Apply("log", (argument,)):
+            return needed(argument, digits)
+        case Apply("floor", (argument,)) if math.isfinite(value := value_of(argument)):
+            sufficient = (n for n in range(digits, MOST_DECIMALS) if math.floor(round(value, n)) == math.floor(value))
+            return next(sufficient, digits)
+    return digits
+
+
+def transposed(matrix: Expression) -> Expression:
+    """A whole matrix, transposed."""
+    if isinstance(matrix, Number):
+        return matrix
+    if not isinstance(matrix, Name):
+        return Power(matrix, Name("T"))
+    if matrix.above.endswith(("T", "ᵀ")):
+        return replace(matrix, above=matrix.above[:-1])
+    return replace(matrix, above=f"{matrix.above}ᵀ" if matrix.above else "T")
+
+
+def combined(function: str, parts: list[Expression]) -> Expression:
+    """A function of written parts."""
+    if function in COMBINED:
+        return COMBINED[function](*parts)
+    values = [part.value for part in parts if isinstance(part, Number)]
+    if function in ("less", "equal") and len(values) == 2:
+        return exact(float(values[0] < values[1] if function == "less" else values[0] == values[1]))
+    return Apply({"maximum": "max", "minimum": "min"}.get(function, function), tuple(parts))
+
+
+def _over(first: Expression, other: Expression) -> Expression:
+    return ZERO if first is ZERO or value_of(other) == 0 else first / other
+
+
+def _exponential(exponent: Expression) -> Expression:
+    """A power of e; that of a logarithm over T is a power to 1/T, of a number over the largest if that is shifted."""
+    match exponent:
+        case Difference(Apply("log", (inside,)), Number(shift)):
+            return inside / Number(math.exp(shift))
+        case Difference(Fraction(Apply("log", (inside,)), Number(heat) as below), Number(shift)):
+            return (inside / Number(math.exp(shift * heat))) ** (ONE / below)
+        case Apply("log", (inside,)):
+            return inside
+        case Fraction(Apply("log", (inside,)), below):
+            return inside ** (ONE / below)
+    return EXP**exponent
+
+
+COMBINED: dict[str, Callable[..., Any]] = {
+    **{"add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv},
+    **{"power": operator.pow, "negative": operator.neg, "root": Root, "over": _over, "exp": _exponential},
+}

@@ -18,9 +18,9 @@ from vitral.explanation.checks.report import CheckReport
 from vitral.explanation.examples.claims import AuthorClaims, part_of
 from vitral.explanation.examples.document import Document
 from vitral.explanation.examples.example import AuthorClaim, Example
-from vitral.explanation.examples.given import Given, Keys, entries, label_of
+from vitral.explanation.examples.faults import Fault, KeyPath, label_of
 from vitral.explanation.examples.numerals import most_decimals
-from vitral.explanation.examples.places import Fault, KeyPath
+from vitral.explanation.examples.reader import Reader
 from vitral.explanation.examples.schema import cells, number, shape_of
 
 NOT_GIVEN = ("title", "source", "note", "decimals", "given", "claimed")
@@ -83,15 +83,14 @@ class AnswerKey:
         return {name: value for name, value in data.items() if name not in NOT_GIVEN}
 
     @cached_property
-    def reader(self) -> Given:
+    def reader(self) -> Reader:
         """Names and conventions of the key."""
-        return Given(self.example.document)
+        return Reader(self.example.document)
 
     @cached_property
-    def given(self) -> Mapping[str, tuple[Keys, Any]]:
-        """The path in the file, and the numbers as written, of each given quantity."""
-        table = self.example.document.data["given"]
-        return {self.quantity(label_of(path)): (path, value) for path, value in entries("given", table)}
+    def given(self) -> Mapping[str, Any]:
+        """The numbers of each given quantity as written."""
+        return {self.quantity(label): value for label, value in self.example.document.data["given"].items()}
 
     @cached_property
     def decimals(self) -> int:
@@ -110,8 +109,7 @@ class AnswerKey:
         """Whether another key has the same given numbers and settings, and asks for the same numbers."""
         return (
             self.settings == other.settings
-            and {name: value for name, (_, value) in self.given.items()}
-            == {name: value for name, (_, value) in other.given.items()}
+            and self.given == other.given
             and list(self.labels) == list(other.labels)
             and all(bool((self.asked[name] == other.asked[name]).all()) for name in self.labels)
         )
@@ -151,51 +149,50 @@ def read_answers(student: Document, key: AnswerKey) -> Answers:
     claimed, given = student.data.get("claimed", {}), student.data.get("given", {})
     if not isinstance(claimed, dict):
         raise student.refuse(_("claimed: expected a table of the numbers, [claimed]"), "claimed")
-    theirs = list(_named(key, entries("claimed", claimed)))
-    known = {quantity for quantity, _path, _value in theirs} | set(key.given)
-    under_given = list(_named(key, entries("given", given if isinstance(given, dict) else {})))
+    claims = list(_named(key, "claimed", claimed))
+    known = {quantity for quantity, _path, _value in claims} | set(key.given)
+    under_given = list(_named(key, "given", given if isinstance(given, dict) else {}))
     moved = [entry for entry in under_given if entry[0] not in known]
-    asked = [(path, value) for quantity, path, value in [*moved, *theirs] if quantity in key.labels]
+    asked = [(path, value) for quantity, path, value in [*moved, *claims] if quantity in key.labels]
     reader = copy(key.reader)
     reader.document, reader.moved = student, {}
-    unreadable: list[Fault] = []
-    claims = {
+    faults: list[Fault] = []
+    answers = {
         claim.name: replace(claim, values=torch.where(key.asked[claim.name], claim.values, torch.nan))
-        for claim in AuthorClaims(reader, key.example.sheet, {}, complain=unreadable.append).read(asked)
+        for claim in AuthorClaims(reader, key.example.sheet, {}, complain=faults.append).read(asked)
     }
     example = replace(
         key.example,
         path=None,
         document=student,
-        claims=tuple(claims[name] for name in key.labels if name in claims),
+        claims=tuple(answers[name] for name in key.labels if name in answers),
         decimals=key.decimals,
         states_decimals=True,
     )
-    others = [entry for entry in theirs if entry[0] not in key.labels]
+    others = [entry for entry in claims if entry[0] not in key.labels]
     unasked = tuple(label_of(path) for quantity, path, _value in others if quantity not in key.given)
     edited = [] if isinstance(given, dict) else [_("[given] is no table of numbers")]
     edited += [*_settings(student, key), *_edited(key, [*under_given, *others])]
-    told = tuple(str(reader.refuse(fault)) for fault in unreadable)
-    return Answers(example, told, tuple(edited), unasked)
+    return Answers(example, tuple(str(reader.refuse(fault)) for fault in faults), tuple(edited), unasked)
 
 
-def _named(key: AnswerKey, entries: Iterable[tuple[Keys, Any]]) -> Iterator[tuple[str, Keys, Any]]:
-    """Each entry with the quantity of the key for which its name stands."""
-    return ((key.quantity(part_of(label_of(path))[0]), path, value) for path, value in entries)
+def _named(key: AnswerKey, section: str, table: Mapping[str, Any]) -> Iterator[tuple[str, KeyPath, Any]]:
+    """The quantity of the key for which the name of each entry stands, its path in the file, and its numbers."""
+    return ((key.quantity(part_of(label)[0]), (section, label), value) for label, value in table.items())
 
 
 def _settings(student: Document, key: AnswerKey) -> Iterator[str]:
     """The settings that are not the key's; those that are missing change nothing."""
     for name, expected in key.settings.items():
-        if (found := student.data.get(name, expected)) != expected:
-            yield _differs(name, found, expected)
+        if (value := student.data.get(name, expected)) != expected:
+            yield _differs(name, value, expected)
 
 
-def _edited(key: AnswerKey, entries: Iterable[tuple[str, Keys, Any]]) -> Iterator[str]:
+def _edited(key: AnswerKey, entries: Iterable[tuple[str, KeyPath, Any]]) -> Iterator[str]:
     """The given numbers that are not the key's."""
     for quantity, path, value in entries:
         if quantity in key.given and quantity not in key.labels:
-            expected = key.given[quantity][1]
+            expected = key.given[quantity]
             if value != expected and not _is_same(key, quantity, value):
                 yield _differs(label_of(path), value, expected)
 
@@ -208,20 +205,20 @@ def _is_same(key: AnswerKey, quantity: str, value: Any) -> bool:
     """Whether the numbers are those of the key in another form."""
     sheet = key.example.sheet
     try:
-        found = [number(each, quantity) for _, each in _cells(value)]
+        numbers = [number(cell, (quantity,)) for _, cell in _cells(value)]
     except UsageError:
         return False
-    return found == sheet.conventions.seen(quantity, sheet.values[quantity]).flatten().tolist()
+    return numbers == sheet.conventions.seen(quantity, sheet.values[quantity]).flatten().tolist()
 
 
-def _differs(name: str, found: Any, expected: Any) -> str:
+def _differs(name: str, value: Any, expected: Any) -> str:
     """The first cell that differs, or the whole where the shapes do."""
-    if shape_of(found) == shape_of(expected):
-        pairs = zip(_cells(found), _cells(expected), strict=True)
-        path, found, expected = next((*one, other[1]) for one, other in pairs if one[1] != other[1])
-        name += f"[{','.join(str(int(one) + 1) if str(one).isdecimal() else str(one) for one in path)}]" if path else ""
-    told = {"found": shown(found).strip("'"), "expected": shown(expected).strip("'")}
-    return _("{name} is {found}, in the key {expected}", name=name, **told)
+    if shape_of(value) == shape_of(expected):
+        pairs = zip(_cells(value), _cells(expected), strict=True)
+        path, value, expected = next((*cell, wanted) for cell, (_, wanted) in pairs if cell[1] != wanted)
+        name += f"[{','.join(str(int(key) + 1) if str(key).isdecimal() else str(key) for key in path)}]" if path else ""
+    values = {"found": shown(value).strip("'"), "expected": shown(expected).strip("'")}
+    return _("{name} is {found}, in the key {expected}", name=name, **values)
 
 
 def agreement(student: Document, keys: Sequence[AnswerKey]) -> list[AnswerKey]:

@@ -19,7 +19,7 @@ from vitral.explanation.grading.answers import AnswerKey, read_answers
 
 Credit = Annotated[float, Field(ge=0, le=1)]
 Points = Annotated[float, Field(ge=0, le=1e6)]
-WRONG, FOLLOWS, RIGHT = (ORDER.index(each) for each in (Verdict.wrong, Verdict.follows, Verdict.right))
+WRONG, FOLLOWS, RIGHT = (ORDER.index(verdict) for verdict in (Verdict.wrong, Verdict.follows, Verdict.right))
 OF_NUMBERS = ("copied", "digit", "sign", "point", "other-row", "term", "total", "constant", "operand", "zero")
 """Beginnings of the kinds of slips with numbers; with any other slip the rule of the step is wrong."""
 
@@ -119,20 +119,20 @@ class SheetGrade:
 
     @property
     def unexplained(self) -> frozenset[tuple[Any, ...]]:
-        """The wrong numbers that no slip explains, with their places; two sheets seldom have the same."""
+        """The wrong numbers that no slip explains, with their indices; two sheets seldom have the same."""
         findings = (finding for quantity in self.report.quantities for finding in quantity.findings)
         wrong = (finding for finding in findings if finding.verdict is Verdict.wrong and finding.slip is None)
         return frozenset((finding.name, finding.index, finding.claimed) for finding in wrong)
 
     def plain(self) -> dict[str, Any]:
         """As plain data, in English where it is made in English."""
-        told = {name: list(getattr(self, name)) for name in ("edited", "unreadable", "unasked", "notes")}
+        remarks = {name: list(getattr(self, name)) for name in ("edited", "unreadable", "unasked", "notes")}
         head = {"exercise": self.key.title, "points": self.points, "most": self.most}
         steps = [
             {"step": step.name, "points": step.points, "most": step.most, "counts": dict(step.counts)}
             for step in self.steps
         ]
-        return {**head, "first_wrong": self.first_wrong or None, **told, "steps": steps}
+        return {**head, "first_wrong": self.first_wrong or None, **remarks, "steps": steps}
 
 
 def grade_document(student: Document, key: AnswerKey, rule: GradingRule) -> SheetGrade:
@@ -154,8 +154,8 @@ def grade_document(student: Document, key: AnswerKey, rule: GradingRule) -> Shee
     scale = 1.0 if rule.total is None or not sum(most) else rule.total / sum(most)
     steps: list[StepGrade] = []
     for (name, label), points in zip(key.labels.items(), most, strict=True):
-        found = verdicts[name][key.asked[name]].tolist()
-        counts = {str(verdict): found.count(place) for place, verdict in enumerate(ORDER)}
+        codes = verdicts[name][key.asked[name]].tolist()
+        counts = {str(verdict): codes.count(code) for code, verdict in enumerate(ORDER)}
         limit = rule.concept if counts[Verdict.wrong] and _is_concept(checked[name]) else 1.0
         steps.append(StepGrade(label, points * scale * min(limit, rule.of_step(counts)), points * scale, counts))
     return SheetGrade(
@@ -175,15 +175,15 @@ def _is_concept(checked: CheckedQuantity) -> bool:
     """Whether a slip changes the rule of the step, and not a number of it; of two candidates both must."""
     slips = [finding.slip for finding in checked.findings if finding.slip is not None]
     candidates = [(slip, slip.other or slip) for slip in slips if slip.sure or slip.other]
-    return any(not any(one.kind.startswith(OF_NUMBERS) for one in pair) for pair in candidates)
+    return any(not any(slip.kind.startswith(OF_NUMBERS) for slip in pair) for pair in candidates)
 
 
 def copied_once(report: CheckReport) -> Iterator[tuple[str, Tensor]]:
     """The cells of later steps that a number explains which an earlier one copied wrongly: one cause."""
     sheet = report.example.sheet
-    explained = [one for checked in report.quantities for one, _ in checked.slips]
-    for slip in (each for one in explained for each in one.candidates if each.kind == "copied-wrong"):
-        name, index, used = (slip.places[place] for place in ("table", "index", "used"))
+    slips = [slip for checked in report.quantities for explained, _ in checked.slips for slip in explained.candidates]
+    for slip in (slip for slip in slips if slip.kind == "copied-wrong"):
+        name, index, used = (slip.values[key] for key in ("table", "index", "used"))
         values = {**sheet.values, name: sheet.values[name].clone()}
         values[name][index] = used
         same = list[tuple[str, Tensor]]()
@@ -197,18 +197,23 @@ def copied_once(report: CheckReport) -> Iterator[tuple[str, Tensor]]:
 
 def _too_right(report: CheckReport) -> Iterator[str]:
     """Steps that are right although they do not follow from the sheet's own wrong numbers: copied?"""
-    sheet, checked = report.example.sheet, {each.claim.name: each for each in report.quantities}
-    for each in report.quantities:
-        inputs = sheet[each.claim.name].inputs if each.claim.name in sheet else ()
-        earlier = [one for name in inputs if (one := checked.get(name)) and bool((one.verdicts == WRONG).any())]
+    sheet, checked = report.example.sheet, {quantity.claim.name: quantity for quantity in report.quantities}
+    for quantity in report.quantities:
+        claim = quantity.claim
+        inputs = sheet[claim.name].inputs if claim.name in sheet else ()
+        claimed = [checked[name] for name in inputs if name in checked]
+        earlier = [step for step in claimed if bool((step.verdicts == WRONG).any())]
         if not earlier:
             continue
-        own = {one.claim.name: torch.where(one.claim.values.isnan(), one.expected, one.claim.values) for one in earlier}
-        follows = sheet[each.claim.name].make({**sheet.values, **own})
-        differs = (follows - each.expected).abs() > 2 * 10.0**-each.unit.decimals
-        if bool(differs.any()) and bool((each.verdicts[differs] == RIGHT).all()):
+        own = {
+            step.claim.name: torch.where(step.claim.values.isnan(), step.expected, step.claim.values)
+            for step in earlier
+        }
+        follows = sheet[claim.name].make({**sheet.values, **own})
+        differs = (follows - quantity.expected).abs() > 2 * 10.0**-quantity.unit.decimals
+        if bool(differs.any()) and bool((quantity.verdicts[differs] == RIGHT).all()):
             note = N_("{step} is right although it does not follow from the sheet's own {earlier}: copied?")
-            yield note.format(step=each.claim.label, earlier=earlier[0].claim.label)
+            yield note.format(step=claim.label, earlier=earlier[0].claim.label)
 
 
 def check_rule(rule: GradingRule, keys: list[AnswerKey]) -> None:

@@ -43,8 +43,8 @@ class GradedSheet:
         """The guess for the first wrong step, in the current language, or empty."""
         if self.grade is None:
             return ""
-        found = ReportText(self.grade.report, phrases()).rows()
-        return next((row.guess for row in found if row.guess and row.step == self.grade.first_wrong), "")
+        rows = ReportText(self.grade.report, phrases()).rows()
+        return next((row.guess for row in rows if row.guess and row.step == self.grade.first_wrong), "")
 
     def plain(self) -> dict[str, Any]:
         """As plain data, in English."""
@@ -65,17 +65,17 @@ def sheet_names(home: Path, paths: Sequence[Path]) -> dict[Path, str]:
 
 
 def grading_rule(
-    given: GradingRule | str | Path | None, points: dict[str, float] | None, total: float | None
+    rule: GradingRule | str | Path | None, points: dict[str, float] | None, total: float | None
 ) -> GradingRule:
     """The rule, with the points that are given apart.
 
     Raises:
         UsageError: the file cannot be read, or has a wrong key or value.
     """
-    if isinstance(given, str | Path):
-        given = GradingRule.parse(read_toml(Path(given)), str(given))
+    if isinstance(rule, str | Path):
+        rule = GradingRule.parse(read_toml(Path(rule)), str(rule))
     changed = merge(
-        (given or GradingRule()).plain(), {"points": points or {}}, {} if total is None else {"total": total}
+        (rule or GradingRule()).plain(), {"points": points or {}}, {} if total is None else {"total": total}
     )
     return GradingRule.parse(changed, "points")
 
@@ -90,23 +90,24 @@ def answer_keys(named: Sequence[str | Path]) -> Iterator[AnswerKey]:
     """
     if not named:
         raise UsageError("grade: name the key")
-    for each in map(_existing, named):
-        path = Path(each)
+    for name in map(_existing, named):
+        path = Path(name)
         if not os.path.isdir(path):
-            yield AnswerKey(find_example(each))
+            yield AnswerKey(find_example(name))
             continue
-        found = [file for file in _inside(path) if file.suffix == ".toml"]
-        if not found:
+        files = [file for file in _inside(path) if file.suffix == ".toml"]
+        if not files:
             raise UsageError("{folder}: has no key (a .toml file)", folder=path)
-        yield from (AnswerKey(find_example(file)) for file in found)
+        yield from (AnswerKey(find_example(file)) for file in files)
 
 
 def _existing(named: str | Path) -> str | Path:
     """The name of a key, or where there is no such file or folder, the same in another language if that exists."""
     path = Path(named)
     if not os.path.lexists(path):
-        for one, other in (("key", "gabarito"), ("gabarito", "key")):
-            renamed = path.with_name(re.sub(rf"\b{one}(?=s?(\.toml)?$)", other, path.name)) if path.name else path
+        for word, translated in (("key", "gabarito"), ("gabarito", "key")):
+            pattern = rf"\b{word}(?=s?(\.toml)?$)"
+            renamed = path.with_name(re.sub(pattern, translated, path.name)) if path.name else path
             if os.path.lexists(renamed):
                 return renamed
     return named
@@ -129,23 +130,23 @@ def sheet_files(folder: Path, others: Sequence[Path | None]) -> list[Path]:
     """
     if not os.path.isdir(folder):
         raise UsageError("{folder}: is no folder; give the folder with the sheets", folder=folder)
-    left_out = {_place(path) for path in others if path is not None}
-    found = [path for path in _inside(folder) if left_out.isdisjoint(map(_place, (path, *path.parents)))]
-    if len(found) > MOST_SHEETS:
+    left_out = {_own_path(path) for path in others if path is not None}
+    files = [path for path in _inside(folder) if left_out.isdisjoint(map(_own_path, (path, *path.parents)))]
+    if len(files) > MOST_SHEETS:
         raise UsageError("{folder}: has more than {most:,} files", folder=folder, most=MOST_SHEETS)
-    return found
+    return files
 
 
-def _place(path: Path) -> Path:
-    """Where a file stands; a link is not the file that it leads to."""
+def _own_path(path: Path) -> Path:
+    """The path of a file in its real folder; a link is not the file that it leads to."""
     return path.parent.resolve() / path.name
 
 
 def _inside(folder: Path) -> list[Path]:
     """Files in a folder and in its folders, without hidden ones and those that programs leave."""
-    left = (".", "~$", "__MACOSX")
-    found = (path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir())
-    return [path for path in found if not any(part.startswith(left) for part in path.relative_to(folder).parts)]
+    hidden = (".", "~$", "__MACOSX")
+    files = (path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir())
+    return [path for path in files if not any(part.startswith(hidden) for part in path.relative_to(folder).parts)]
 
 
 def graded_sheet(path: Path, name: str, keys: Sequence[AnswerKey], rule: GradingRule) -> GradedSheet:

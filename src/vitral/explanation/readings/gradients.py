@@ -30,42 +30,44 @@ Close = Callable[[str, Tree], Tree]
 """What stands for the gradient of a quantity, whose tree is now complete, in those of the quantities before it."""
 
 
-def backward(sheet: Mapping[str, Tree], values: dict[str, Tensor], of: str) -> dict[str, Tree]:
+def backward(sheet: Mapping[str, Tree], values: dict[str, Tensor], output: str) -> dict[str, Tree]:
     """The gradients of a number with respect to all that a quantity is made of, from there back: dname of name.
 
     The gradient of the quantity itself is in `values`; the others are added to them.
     """
-    made: dict[str, Tree] = {}
+    gradients: dict[str, Tree] = {}
 
     def close(name: str, tree: Tree) -> Tree:
-        if name != of:
-            made[f"d{name}"] = tree
+        if name != output:
+            gradients[f"d{name}"] = tree
             values[f"d{name}"] = compute(tree, values).expand_as(values[name])
         return Reference(f"d{name}")
 
-    for name, tree in _chained(sheet, values, of, Reference(f"d{of}"), close).items():
+    for name, tree in _chained(sheet, values, output, Reference(f"d{output}"), close).items():
         close(name, tree)
-    return made
+    return gradients
 
 
 def gradient(
-    sheet: Mapping[str, Tree], values: Mapping[str, Tensor], of: str, by: str, known: Mapping[str, str]
+    sheet: Mapping[str, Tree], values: Mapping[str, Tensor], output: str, variable: str, known: Mapping[str, str]
 ) -> Tree:
     """The gradient of one number by one quantity; `known` are the names of gradients that the author has already."""
 
     def close(name: str, tree: Tree) -> Tree:
         return Reference(known[name]) if name in known else tree
 
-    others = {name: tree for name, tree in sheet.items() if name != by}
-    left = _chained(others, values, of, Constant(1.0), close)
-    return close(by, left[by]) if by in left else Call("multiply", (Constant(0.0), Reference(by)))
+    others = {name: tree for name, tree in sheet.items() if name != variable}
+    left = _chained(others, values, output, Constant(1.0), close)
+    return (
+        close(variable, left[variable]) if variable in left else Call("multiply", (Constant(0.0), Reference(variable)))
+    )
 
 
 def _chained(
-    sheet: Mapping[str, Tree], values: Mapping[str, Tensor], of: str, seed: Tree, close: Close
+    sheet: Mapping[str, Tree], values: Mapping[str, Tensor], output: str, seed: Tree, close: Close
 ) -> dict[str, Tree]:
     """Go through a sheet from the end; the gradients of what it does not compute."""
-    shares: dict[str, list[Tree]] = {of: [seed]}
+    shares: dict[str, list[Tree]] = {output: [seed]}
     for name in reversed(list(sheet)):
         if name in shares:
             d = close(name, _added(shares.pop(name)))
@@ -89,19 +91,21 @@ def _shares(tree: Tree, result: Tree, d: Tree, values: Mapping[str, Tensor]) -> 
     if tree.function == "concat":
         return [share for part, d_part in _pieces(tree, d, values) for share in _shares(part, part, d_part, values)]
     if tree.function in DEFINITIONS:  # with every parameter
-        usual = [*DEFINITIONS[tree.function].parameters.values()][len(tree.arguments) :]
-        tree = Call(tree.function, (*tree.arguments, *(each for each in usual if each is not None)), tree.settings)
+        defaults = [*DEFINITIONS[tree.function].parameters.values()][len(tree.arguments) :]
+        tree = Call(
+            tree.function, (*tree.arguments, *(default for default in defaults if default is not None)), tree.settings
+        )
     rules = BACK.get(tree.function) or PRIMITIVES[tree.function].vjp
     letters = {"d": d, "y": result, **dict(zip("abc", tree.arguments, strict=False)), "e": tree.arguments[-1]}
     filled: dict[Tree, Tree] = {Reference(letter): part for letter, part in letters.items()}
-    found = []
+    shares = []
     for argument, rule in zip(tree.arguments, rules, strict=False):
         if references(argument):
             share = simple(substituted(_with_settings(read(rule, _LETTERS), tree, values), filled))
             if argument.function != "rows":
                 share = _summed(share, compute(argument, values).shape, values)
-            found += _shares(argument, argument, share, values)
-    return found
+            shares += _shares(argument, argument, share, values)
+    return shares
 
 
 def _pieces(tree: Tree, d: Tree, values: Mapping[str, Tensor]) -> Iterator[tuple[Tree, Tree]]:
@@ -125,15 +129,15 @@ def _with_settings(rule: Tree, tree: Tree, values: Mapping[str, Tensor]) -> Tree
         settings = shape if function == "shaped" else tree.settings or shape[-1:]
     elif function.endswith("_back"):
         settings = tree.settings
-    return Call(function, tuple(_with_settings(each, tree, values) for each in rule.arguments), settings)
+    return Call(function, tuple(_with_settings(argument, tree, values) for argument in rule.arguments), settings)
 
 
 def _summed(d: Tree, shape: Sequence[int], values: Mapping[str, Tensor]) -> Tree:
     """A gradient of the shape of what was repeated: summed over heads, rows or columns."""
-    has: Sequence[int] = compute(d, values).shape
-    while len(has) > len(shape):
-        d, has = Call("head", (d,)) if has[0] == 1 else Call("sum", (d,), (-len(has), 1)), has[1:]
-    for axis, (size, wanted) in enumerate(zip(has, shape, strict=False)):
+    d_shape: Sequence[int] = compute(d, values).shape
+    while len(d_shape) > len(shape):
+        d, d_shape = Call("head", (d,)) if d_shape[0] == 1 else Call("sum", (d,), (-len(d_shape), 1)), d_shape[1:]
+    for axis, (size, wanted) in enumerate(zip(d_shape, shape, strict=False)):
         d = Call("sum", (d,), (axis - len(shape),)) if size != wanted and wanted == 1 else d
     return d
 
@@ -142,8 +146,12 @@ def simple(tree: Tree) -> Tree:
     """Transposes of transposes, products with 1 and other detours of the general rules taken out."""
     if not isinstance(tree, Call):
         return tree
-    made = Call(tree.function, tuple(map(simple, tree.arguments)), tree.settings)
-    return _without_numbers(made) if made.function in ("add", "subtract", "power", "multiply") else _without_moves(made)
+    simplified = Call(tree.function, tuple(map(simple, tree.arguments)), tree.settings)
+    return (
+        _without_numbers(simplified)
+        if simplified.function in ("add", "subtract", "power", "multiply")
+        else _without_moves(simplified)
+    )
 
 
 def _without_moves(tree: Call) -> Tree:
@@ -167,9 +175,9 @@ def _without_numbers(tree: Call) -> Tree:
             return Constant(float(compute(tree, {})))
         case "power", (inside, Constant(1.0)):
             return inside
-        case "multiply", (Call("multiply", (inside, Constant(float()) as one)), Constant(float()) as other):
-            return simple(Call("multiply", (inside, simple(Call("multiply", (one, other))))))
-        case "multiply", (Call("divide", (inside, Constant(one))), Constant(other)) if one == other:
+        case "multiply", (Call("multiply", (inside, Constant(float()) as factor)), Constant(float()) as other):
+            return simple(Call("multiply", (inside, simple(Call("multiply", (factor, other))))))
+        case "multiply", (Call("divide", (inside, Constant(divisor))), Constant(factor)) if divisor == factor:
             return inside
         case "multiply", (Constant(1.0, ""), other) | (other, Constant(1.0, "")):
             return other

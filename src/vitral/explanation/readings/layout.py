@@ -83,7 +83,7 @@ class Conventions:
 
     def _over(self, tree: Call, *, turned: bool) -> Call:
         """The call of arguments as they are, or transposed."""
-        return replace(tree, arguments=tuple(self._written(each, turned=turned) for each in tree.arguments))
+        return replace(tree, arguments=tuple(self._written(argument, turned=turned) for argument in tree.arguments))
 
     def _transposed(self, tree: Call) -> Tree:
         function, settings = tree.function, tree.settings
@@ -92,7 +92,7 @@ class Conventions:
         elif function in BY_ROWS:
             settings = (-2,) if settings in ((), (-1,)) else ()
         elif function in (*FOLDS, "pick"):
-            settings = tuple(OTHER.get(each, each) for each in settings[:1]) + settings[1:]
+            settings = tuple(OTHER.get(axis, axis) for axis in settings[:1]) + settings[1:]
         elif function == "merge":  # heads one below the other
             function = "stack"
         elif function not in KEPT and (function not in PRIMITIVES or PRIMITIVES[function].kind != "cell"):

@@ -5,8 +5,7 @@ reading is a formula; with numbers it is the rule of a cell, and with values in 
 """
 
 import math
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -31,16 +30,14 @@ from vitral.explanation.expressions import (
     nodes,
 )
 from vitral.explanation.expressions.definitions import BY_ROWS, OF_CELLS, SHOWN
-from vitral.explanation.formulas.forms import value_of
 from vitral.explanation.formulas.notation import (
+    COMBINED,
     EXP,
     ONE,
     ZERO,
     Apply,
-    Difference,
     Equation,
     Expression,
-    Fraction,
     Name,
     Number,
     Over,
@@ -50,8 +47,11 @@ from vitral.explanation.formulas.notation import (
     Sum,
     Words,
     added,
+    combined,
     exact,
     mapped,
+    transposed,
+    value_of,
 )
 
 PLAIN = {0.0: ZERO, 1.0: ONE}
@@ -95,7 +95,7 @@ def _letter(name: str) -> Name:
 
 
 def _is_whole(index: Index) -> bool:
-    return all(place is None for place in index)
+    return all(entry is None for entry in index)
 
 
 class Writer:
@@ -105,11 +105,11 @@ class Writer:
         """Values of the quantities; the number of the first row."""
         self.values, self.first = values, first
         self.at_cell, self.numbers, self.is_author = False, False, True
-        self.made: dict[Tree, Tensor] = {}
+        self.cache: dict[Tree, Tensor] = {}
 
     def value(self, tree: Tree) -> Tensor:
         """The value of a part."""
-        return compute(tree, self.values, None, self.made)
+        return compute(tree, self.values, None, self.cache)
 
     def number(self, tree: Tree, index: Index) -> Number:
         """A cell of a part as a number."""
@@ -123,32 +123,34 @@ class Writer:
             index: the cell.
             short: whether the last of them has the values of the parts, as 4 + 6 after 2·2 + 2·3.
         """
-        made: list[Expression] = []
+        stages: list[Expression] = []
         with suppress(NoRule):
-            made.append(self.at(tree, index))
+            stages.append(self.at(tree, index))
         if tree.function == LARGEST:
-            return tuple(made)
-        made.append(self.at(tree, index, numbers=True))
-        if made[-1] == ZERO and not isinstance(made[0], Name):
+            return tuple(stages)
+        stages.append(self.at(tree, index, numbers=True))
+        if stages[-1] == ZERO and not isinstance(stages[0], Name):
             return (ZERO,)
-        while (after := mapped(made[-1], _settled)) != made[-1]:
-            made.append(after)
-        if short and tree.function in (*_COMBINED, "maximum", "minimum"):
-            made.append(combined(tree.function, [self.number(each, index) for each in tree.arguments]))
-        return tuple(part for place, part in enumerate(made) if not place or not isinstance(part, Number))
+        while (after := mapped(stages[-1], _settled)) != stages[-1]:
+            stages.append(after)
+        if short and tree.function in (*COMBINED, "maximum", "minimum"):
+            stages.append(combined(tree.function, [self.number(argument, index) for argument in tree.arguments]))
+        return tuple(part for order, part in enumerate(stages) if not order or not isinstance(part, Number))
 
     def before(self, tree: Tree, index: Index) -> tuple[Equation, ...]:
         """The numbers on the side that a cell uses, as the mean of its row, each with its arithmetic."""
-        made: list[Equation] = []
+        equations: list[Equation] = []
         if tree.function == LARGEST:
             shares = tuple(map(Number, self.value(tree.arguments[0]).tolist()))
-            made.append(Equation((Apply("max", shares), Number(max(share.value for share in shares)))))
+            equations.append(Equation((Apply("max", shares), Number(max(share.value for share in shares)))))
         for call in asides(tree):
             at, inside, sizes = self.aligned(call, index), call.arguments[0], self.value(call).shape
-            is_here = all(place is not None and place < size for place, size in zip(at, sizes, strict=True))
+            is_here = all(entry is not None and entry < size for entry, size in zip(at, sizes, strict=True))
             if is_here and not isinstance(inside, Constant):
-                made.append(Equation((self.at(call, at), self.at(inside, at, numbers=True), self.number(call, at))))
-        return tuple(made)
+                equations.append(
+                    Equation((self.at(call, at), self.at(inside, at, numbers=True), self.number(call, at)))
+                )
+        return tuple(equations)
 
     def formula(self, name: Name, tree: Tree) -> Equation:
         """The formula of a quantity, with the equations of its letters."""
@@ -165,42 +167,44 @@ class Writer:
         return Equation((replace(name, below=below), self.read(tree, index)), after=tuple(self._after(tree)))
 
     def cases(self, name: Name, tree: Tree) -> list[Equation]:
-        """The equations of columns in turn, if the mask of a choice has letters for their places: "p,2i|p,2i+1"."""
-        made: list[Equation] = []
+        """The equations of columns in turn, if the mask of a choice has letters for their subscripts: "p,2i|p,2i+1"."""
+        equations: list[Equation] = []
         match tree:
-            case Call("where", (Constant(_, places), *parts)) if "|" in places:
-                for place, part in zip(places.split("|"), parts, strict=True):
-                    index = (*(None,) * (self.value(part).dim() - 2), *place.split(","))
-                    made += self.cases(name, part) or [Equation((replace(name, below=place), self.read(part, index)))]
-        return made
+            case Call("where", (Constant(_, subscripts), *parts)) if "|" in subscripts:
+                for subscript, part in zip(subscripts.split("|"), parts, strict=True):
+                    index = (*(None,) * (self.value(part).dim() - 2), *subscript.split(","))
+                    equations += self.cases(name, part) or [
+                        Equation((replace(name, below=subscript), self.read(part, index)))
+                    ]
+        return equations
 
     def _after(self, tree: Tree) -> dict[Equation, None]:
         """The equations of a formula's letters, each once."""
         named = sorted(asides(tree), key=lambda call: isinstance(call.arguments[0], Constant))
         if any(call.settings[0] in MEANINGS for call in named):
             return {Equation((_letter("σ_row"), Words(SPREAD))): None}
-        made: dict[Equation, None] = {}
+        equations: dict[Equation, None] = {}
         for node in nodes(tree):
             if remark := self.remark(node):
-                made[Equation((Words(remark),))] = None
+                equations[Equation((Words(remark),))] = None
             match node:
                 case Constant(_, letters) if letters in MEANINGS:
-                    made[Equation((_letter(letters), Words(MEANINGS[letters])))] = None
+                    equations[Equation((_letter(letters), Words(MEANINGS[letters])))] = None
                 case Constant(value, letters) if letters and (letters == "s" or isinstance(value, float)):
                     if (numbers := self.value(node)).numel() == 1:
-                        made[Equation((_letter(letters), Number(float(numbers), exact=letters != "s")))] = None
+                        equations[Equation((_letter(letters), Number(float(numbers), exact=letters != "s")))] = None
                 case Call(function) if SHOWN.get(function, function) != function:
                     x = Writer({"x": self.value(tree).new_zeros(())})
                     of_x = Call(function, (Reference("x"),))
-                    made[Equation((x.read(of_x, ()), x.read(expanded(of_x), ())))] = None
+                    equations[Equation((x.read(of_x, ()), x.read(expanded(of_x), ())))] = None
         self.is_author = False
         for call in named:
             if call.settings[0][0] != "m":
                 [inside], index = call.arguments, (None,) * self.value(call).dim()
                 read = partial(self.at, numbers=True) if isinstance(inside, Constant) else self.read
-                made[Equation((self.read(call, index), read(inside, index)))] = None
+                equations[Equation((self.read(call, index), read(inside, index)))] = None
         self.is_author = True
-        return made
+        return equations
 
     def remark(self, node: Tree) -> str:
         """A sentence beside a formula with this part."""
@@ -219,7 +223,8 @@ class Writer:
             case Call("add", (inside, Constant(_, "M") as mask)) if self.number(mask, index).value == 0:
                 return self.source(inside, index)
             case Call(function, (inside, *_)) if function in PRIMITIVES and _kind(tree) == "move":
-                return self.source(inside, PRIMITIVES[function].moved(index, self.value(inside).shape, *tree.settings))
+                at = self.aligned(tree, index)
+                return self.source(inside, PRIMITIVES[function].moved(at, self.value(inside).shape, *tree.settings))
         return None
 
     def at(self, tree: Tree, index: Index, *, numbers: bool = False) -> Expression:
@@ -238,7 +243,7 @@ class Writer:
             case Reference(name):
                 return self.quantity(name, self.aligned(tree, index))
             case Call("where", (condition, yes, no)) if self.at_cell:
-                if not all(isinstance(place, int) for place in self.aligned(condition, index)):
+                if not all(isinstance(entry, int) for entry in self.aligned(condition, index)):
                     raise NoRule
                 chosen = yes if self.number(condition, index).value else no
                 return ZERO if chosen == Constant(0.0) else self.read(chosen, self.aligned(chosen, index))
@@ -249,7 +254,9 @@ class Writer:
 
     def cell(self, tree: Call, index: Index) -> Expression:
         """A function that is computed number by number."""
-        return combined(tree.function, [self.read(each, self.aligned(each, index)) for each in tree.arguments])
+        return combined(
+            tree.function, [self.read(argument, self.aligned(argument, index)) for argument in tree.arguments]
+        )
 
     def defined(self, tree: Call, index: Index) -> Expression:
         """A defined function: by its name, or its body."""
@@ -260,36 +267,41 @@ class Writer:
         if function in BY_ROWS and self.at_cell and not self.numbers and index[-1:] == (None,):
             raise NoRule
         if function in SHOWN and not self.numbers and (not self.at_cell or function not in (*BY_ROWS, "causal")):
-            return Apply(SHOWN[function], tuple(self.read(each, self.aligned(each, index)) for each in tree.arguments))
+            return Apply(
+                SHOWN[function],
+                tuple(self.read(argument, self.aligned(argument, index)) for argument in tree.arguments),
+            )
         return self.read(expanded(tree), index)
 
     def plain(self, tree: Call, index: Index) -> Expression:
         """A parameter that is not written where it changes nothing."""
         [inside], [usual] = tree.arguments, tree.settings
-        at = self.value(inside)[self.aligned(inside, index) if self.at_cell else ...]
-        return PLAIN[usual] if bool((at == usual).all()) else self.read(inside, index)
+        value = self.value(inside)[self.aligned(inside, index) if self.at_cell else ...]
+        return PLAIN[usual] if bool((value == usual).all()) else self.read(inside, index)
 
     def silent(self, tree: Call, index: Index) -> Expression:
         """A number that has no name."""
-        made = self.number(tree, index) if self.numbers else ZERO
-        return PLAIN.get(made.value) or replace(made, exact=tree.function != "shift")
+        number = self.number(tree, index) if self.numbers else ZERO
+        return PLAIN.get(number.value) or replace(number, exact=tree.function != "shift")
 
     def aligned(self, tree: Tree, index: Index) -> Index:
         """The place in a part that belongs to a place of the whole: axes of size 1 are repeated."""
         shape = self.value(tree).shape
-        kept = (*(None,) * (len(shape) - len(index)), *index[len(index) - min(len(shape), len(index)) :])
-        return tuple(0 if size == 1 and isinstance(at, int) else at for size, at in zip(shape, kept, strict=True))
+        aligned = (*(None,) * (len(shape) - len(index)), *index[len(index) - min(len(shape), len(index)) :])
+        return tuple(
+            0 if size == 1 and isinstance(entry, int) else entry for size, entry in zip(shape, aligned, strict=True)
+        )
 
     def constant(self, tree: Constant, index: Index) -> Expression:
         """A number, or its letter."""
         letters, at = tree.symbol, self.aligned(tree, index)
         if letters and not self.numbers and (not self.at_cell or letters in ("s", "bias")):
-            return self.placed(Name(letters), *at[-2:]) if self.at_cell and letters == "bias" else _letter(letters)
+            return self.subscripted(Name(letters), *at[-2:]) if self.at_cell and letters == "bias" else _letter(letters)
         if isinstance(tree.value, float):
             exact = math.isfinite(tree.value) and letters != "s"
             return {math.e: EXP, math.pi: Name("π")}.get(tree.value) or Number(tree.value, exact=exact)
-        made = self.number(tree, at)
-        return ZERO if letters == "M" and made.value == 0 else replace(made, exact=not letters)
+        number = self.number(tree, at)
+        return ZERO if letters == "M" and number.value == 0 else replace(number, exact=not letters)
 
     def quantity(self, name: str, index: Index) -> Expression:
         """A cell, a row, a column or the whole of a quantity."""
@@ -298,11 +310,11 @@ class Writer:
             return Number(float(value[index]))
         if value.shape in ((), (1,)) or _is_whole(index):
             return symbol(name)
-        return self.placed(symbol(name), *index[-1 if name in ("b_q", "b_k", "b_v") else -2 :])
+        return self.subscripted(symbol(name), *index[-1 if name in ("b_q", "b_k", "b_v") else -2 :])
 
-    def placed(self, base: Name, *places: Any) -> Name:
+    def subscripted(self, base: Name, *entries: Any) -> Name:
         """A name with the numbers of a row, a column or a cell."""
-        shown = [str(place + self.first) if isinstance(place, int) else place or ":" for place in places]
+        shown = [str(entry + self.first) if isinstance(entry, int) else entry or ":" for entry in entries]
         is_row = shown[-1] == ":" and base.letters not in ("W", "dW")
         return replace(base, below=",".join(shown[:-1] if is_row else shown))
 
@@ -313,17 +325,17 @@ class Writer:
             return self.number(tree, index)
         if name[0] == "_" or (name[0] == "m" and not self.numbers):
             was, self.is_author = self.is_author, False
-            made = self.read(inside, index)
+            written = self.read(inside, index)
             self.is_author = was
-            return made
+            return written
         if self.numbers:
             return replace(self.number(tree, index), exact=isinstance(inside, Constant))
         if name == "σ2":
             return Name("σ") ** exact(2)
         if name == "σ_row" and self.at_cell:
-            return self.placed(Name("σ"), next(place for place in index[-2:] if place is not None))
+            return self.subscripted(Name("σ"), next(entry for entry in index[-2:] if entry is not None))
         has_columns = self.value(tree).shape[-1:] not in ((), (1,)) and not _is_whole(index)
-        return self.placed(_letter(name), *self.aligned(tree, index)[-2:]) if has_columns else _letter(name)
+        return self.subscripted(_letter(name), *self.aligned(tree, index)[-2:]) if has_columns else _letter(name)
 
     def dot(self, tree: Call, index: Index) -> Expression:
         """A sum of products; that of values by their weights is written as a sum over j, without weights of 0."""
@@ -333,14 +345,14 @@ class Writer:
         row = self.aligned(left, (*index[:-1], None) if a.dim() > 1 else (None,))
         column = self.aligned(right, (*index[:-2], None, index[-1]) if b.dim() > 1 else (None,))
         if self.numbers:
-            places = [tuple(slice(None) if place is None else place for place in at) for at in (row, column)]
-            lines = [x[place].tolist() for x, place in zip((a, b), places, strict=True)]
+            cells = [tuple(slice(None) if entry is None else entry for entry in at) for at in (row, column)]
+            lines = [x[cell].tolist() for x, cell in zip((a, b), cells, strict=True)]
             pairs = list(zip(*lines, strict=True))
             if any(weights):
                 pairs = [pair for pair in pairs if pair[weights.index(True)] != 0]
             return Sum(tuple(Number(x) * Number(y) for x, y in pairs))
         if _is_whole(index):
-            parts = [self.read(each, (None,) * self.value(each).dim()) for each in (left, right)]
+            parts = [self.read(argument, (None,) * self.value(argument).dim()) for argument in (left, right)]
             return Product(tuple(factor for part in parts for factor in part.factors_of(tight=True)), tight=True)
         if any(weights):
             row, column = (*row[:-1], "j"), (*column[:-2], "j", column[-1])
@@ -352,39 +364,41 @@ class Writer:
         inside, function, settings = tree.arguments[0], tree.function, tree.settings
         shape = self.value(inside).shape
         axes = [settings[0] % len(shape)] if settings else list(range(len(shape)))
-        place: list[Any] = [*index[: axes[0]], None, *index[axes[0] :]] if len(settings) > 1 else [*index]
-        place = place[-len(shape) :] if len(place) >= len(shape) else [None] * len(shape)
+        inner: list[Any] = [*index[: axes[0]], None, *index[axes[0] :]] if len(settings) > 1 else [*index]
+        inner = inner[-len(shape) :] if len(inner) >= len(shape) else [None] * len(shape)
         for axis in axes:
-            place[axis] = None
+            inner[axis] = None
         if self.numbers:
-            return self.totalled(tree, [range(size) if at in axes else [place[at]] for at, size in enumerate(shape)])
+            return self.totalled(
+                tree, [range(size) if axis in axes else [inner[axis]] for axis, size in enumerate(shape)]
+            )
         of_author = self.is_author and not self.at_cell and _is_whole(index)
         if function == "mean" and not settings and self.at_cell:
-            return Apply("sum", (self.read(inside, tuple(place)),)) / exact(math.prod(shape))
+            return Apply("sum", (self.read(inside, tuple(inner)),)) / exact(math.prod(shape))
         if function != "sum" or not settings or (of_author and len(settings) == 1):
             words = [OF_AXIS.get(axes[0] - len(shape))] if settings and of_author and function != "seen" else []
             return Apply(
-                {"seen": "mean"}.get(function, function), (self.read(inside, tuple(place)), *filter(None, words))
+                {"seen": "mean"}.get(function, function), (self.read(inside, tuple(inner)), *filter(None, words))
             )
         letter = "h" if len(shape) - axes[0] == 3 else "i" if len(settings) > 1 else "l"
-        place[axes[0]] = letter if letter != "h" or self.at_cell else None
+        inner[axes[0]] = letter if letter != "h" or self.at_cell else None
         are_kept = inside.function in KEPT
-        return Over("kept" if are_kept else letter, self.read(inside, tuple(place)))
+        return Over("kept" if are_kept else letter, self.read(inside, tuple(inner)))
 
     def totalled(self, tree: Call, ranges: list[Any]) -> Expression:
-        """A reduction of the numbers at these places."""
-        inside, function, places = tree.arguments[0], tree.function, list(product(*ranges))
+        """A reduction of the numbers in these cells."""
+        inside, function, cells = tree.arguments[0], tree.function, list(product(*ranges))
         if function == "seen":
             is_seen = (self.value(tree.arguments[1]) == 0).expand(self.value(inside).shape)
-            places = [each for each in places if is_seen[each]]
+            cells = [cell for cell in cells if is_seen[cell]]
         if inside.function in KEPT:
-            places = [each for each in places if self.value(inside)[each] > 0]
-        is_long = len(places) > MOST_WRITTEN and function in ("sum", "mean") and self.is_author
-        terms = [self.number(inside, each) if is_long else self.read(inside, each) for each in places]
+            cells = [cell for cell in cells if self.value(inside)[cell] > 0]
+        is_long = len(cells) > MOST_WRITTEN and function in ("sum", "mean") and self.is_author
+        terms = [self.number(inside, cell) if is_long else self.read(inside, cell) for cell in cells]
         if function in ("max", "min"):
             return Apply(function, tuple(terms))
         total = added(*terms)
-        return total if function == "sum" or len(places) == 1 else total / exact(len(places))
+        return total if function == "sum" or len(cells) == 1 else total / exact(len(cells))
 
     def move(self, tree: Call, index: Index) -> Expression:
         """Numbers in another place."""
@@ -393,26 +407,31 @@ class Writer:
             return ONE
         shape, function = self.value(inside).shape, tree.function
         whole = _is_whole(index) and not self.numbers and not (function == "transpose" and len(shape) < 2)
+        index = self.aligned(tree, index)
         at: Index = (None,) * len(shape) if whole else PRIMITIVES[function].moved(index, shape, *tree.settings)
-        made = self.read(inside, at)
+        written = self.read(inside, at)
         if function in ("merge", "stack") and shape[0] > 1 and not self.numbers:
             if whole or None in index[-2:]:
-                return Apply("Concat", (made,)) if whole else self.placed(Name("Concat(z)"), *index[-2:])
-            return replace(made, below=f"{at[0] + self.first},{made.below}") if isinstance(made, Name) else made
+                return Apply("Concat", (written,)) if whole else self.subscripted(Name("Concat(z)"), *index[-2:])
+            return (
+                replace(written, below=f"{at[0] + self.first},{written.below}")
+                if isinstance(written, Name)
+                else written
+            )
         if function == "transpose" and whole:
-            return transposed(made)
+            return transposed(written)
         if function in ("row", "column") and whole and self.is_author:
-            return Apply(function, (made,))
+            return Apply(function, (written,))
         if function == "lookup" and whole:
             return Name("E", below="token")
-        if function == "pick" and not any(isinstance(place, int) for place in index):
-            (axis, start, end), made = tree.settings, self.read(inside, (None,) * len(shape))
+        if function == "pick" and not any(isinstance(entry, int) for entry in index):
+            (axis, start, end), written = tree.settings, self.read(inside, (None,) * len(shape))
             first, last = "" if start is None else str(start + 1), "" if end is None else str(end)
             some = str(start) if (start or 0) < 0 else first if first == last else f"{first}…{last}"
             below = f"{some},:" if axis in (0, -2) else f":,{some}"
-            plain = isinstance(made, Name) and not made.below
-            return replace(made, below=below) if plain else Apply("part", (made, Words(below)))
-        return made
+            plain = isinstance(written, Name) and not written.below
+            return replace(written, below=below) if plain else Apply("part", (written, Words(below)))
+        return written
 
     def named(self, tree: Call, index: Index) -> Expression:
         """A function that is written by its name; a cell of some is that of an argument."""
@@ -430,12 +449,12 @@ class Writer:
         if function == LARGEST and not self.numbers:
             return Over("w", self.read(inside, ("w",)), sign="argmax")
         if self.numbers:
-            made = self.number(tree, index)
-            return PLAIN.get(made.value) or replace(made, exact=made.value == int(made.value))
+            number = self.number(tree, index)
+            return PLAIN.get(number.value) or replace(number, exact=number.value == int(number.value))
         if self.at_cell:
             raise NoRule
         arguments = tree.arguments[:1] if function in ("unpicked", "target") else tree.arguments
-        whole = tuple(self.read(each, (None,) * self.value(each).dim()) for each in arguments)
+        whole = tuple(self.read(argument, (None,) * self.value(argument).dim()) for argument in arguments)
         words = tuple(OF_AXIS[axis] for axis in settings[:1] if function == "concat" and axis in OF_AXIS)
         words = (exact(settings[0]),) if function == "one_hot" else words
         return whole[0] if function == "unpicked" else Apply(function.replace("target", "one_hot"), (*whole, *words))
@@ -445,23 +464,12 @@ class Writer:
         start, arguments = 0, tree.arguments
         if tree.function == "unpicked":
             start, arguments = range(self.value(tree).shape[along])[slice(*tree.settings[1:])].start, arguments[:1]
-        for each in arguments:
-            place, size = index[along] - start, self.value(each).shape[along]
-            if 0 <= place < size:
-                return self.read(each, (*index[:along], place, *index[along + 1 :]))
+        for argument in arguments:
+            position, size = index[along] - start, self.value(argument).shape[along]
+            if 0 <= position < size:
+                return self.read(argument, (*index[:along], position, *index[along + 1 :]))
             start += size
         return exact(0)
-
-
-def transposed(made: Expression) -> Expression:
-    """A whole matrix, transposed."""
-    if isinstance(made, Number):
-        return made
-    if not isinstance(made, Name):
-        return Power(made, Name("T"))
-    if made.above.endswith(("T", "ᵀ")):
-        return replace(made, above=made.above[:-1])
-    return replace(made, above=f"{made.above}ᵀ" if made.above else "T")
 
 
 def _kind(tree: Call) -> str:
@@ -471,49 +479,15 @@ def _kind(tree: Call) -> str:
 @lru_cache(maxsize=1024)
 def asides(tree: Tree) -> list[Call]:
     """The numbers on the side that have names, in the order in which they need one another."""
-    found = [call for call in every(tree) if call.function == "aside" and call.settings[0][0] != "_"]
-    return sorted(dict.fromkeys(found), key=lambda call: len(list(nodes(call))))
-
-
-def combined(function: str, parts: list[Expression]) -> Expression:
-    """A function of written parts."""
-    if function in _COMBINED:
-        return _COMBINED[function](*parts)
-    values = [part.value for part in parts if isinstance(part, Number)]
-    if function in ("less", "equal") and len(values) == 2:
-        return exact(float(values[0] < values[1] if function == "less" else values[0] == values[1]))
-    return Apply({"maximum": "max", "minimum": "min"}.get(function, function), tuple(parts))
-
-
-def _over(first: Expression, other: Expression) -> Expression:
-    return ZERO if first is ZERO or value_of(other) == 0 else first / other
-
-
-def _exponential(exponent: Expression) -> Expression:
-    """A power of e; that of a logarithm over T is a power to 1/T, of a number over the largest if that is shifted."""
-    match exponent:
-        case Difference(Apply("log", (inside,)), Number(shift)):
-            return inside / Number(math.exp(shift))
-        case Difference(Fraction(Apply("log", (inside,)), Number(heat) as below), Number(shift)):
-            return (inside / Number(math.exp(shift * heat))) ** (ONE / below)
-        case Apply("log", (inside,)):
-            return inside
-        case Fraction(Apply("log", (inside,)), below):
-            return inside ** (ONE / below)
-    return EXP**exponent
-
-
-_COMBINED: dict[str, Callable[..., Any]] = {
-    **{"add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv},
-    **{"power": operator.pow, "negative": operator.neg, "root": Root, "over": _over, "exp": _exponential},
-}
+    calls = [call for call in every(tree) if call.function == "aside" and call.settings[0][0] != "_"]
+    return sorted(dict.fromkeys(calls), key=lambda call: len(list(nodes(call))))
 
 
 def _settled(part: Any) -> Any:
     """What becomes of a part one stage later: powers of e and functions of one number are computed."""
     match part:
         case Power(base, exponent) if base == EXP or not (isinstance(exponent, Number) and exponent.exact):
-            return Number(value_of(part) if base == EXP else value_of(base) ** value_of(exponent))
+            return Number(value_of(part))
         case Power(base, exponent):
             return mapped(base, _settled) ** exponent
         case Apply("sin" | "cos" as function, (argument,)) if not isinstance(argument, Number):

@@ -57,11 +57,11 @@ def read_rotary(
 Spelling = tuple[Settings, str]
 
 
-def _agreed(places: Sequence[Spelling], others: Sequence[Spelling], default: float) -> float:
+def _agreed(spellings: Sequence[Spelling], others: Sequence[Spelling], default: float) -> float:
     """The number of the first of some keys that is given; the other spellings must say the same."""
-    found = [(*place, place[0].real(place[1], default)) for place in [*places, *others] if place[0].given(place[1])]
-    number = next((value for settings, key, value in found if (settings, key) in places), default)
-    for settings, key, other in found:
+    numbers = [(*one, one[0].real(one[1], default)) for one in [*spellings, *others] if one[0].given(one[1])]
+    number = next((value for settings, key, value in numbers if (settings, key) in spellings), default)
+    for settings, key, other in numbers:
         if other != number:
             raise settings.contradiction(key, other, number)
     return number

@@ -177,7 +177,7 @@ def draft(run: LoadedRun) -> Draft:
 
 _MODELFILE = """\
 FROM ./model.gguf
-# A base model: it continues the prompt.
+# The prompt as it is; the model continues it.
 TEMPLATE "{{{{ .Prompt }}}}"
 # Prompt and answer together must fit into the context.
 PARAMETER num_ctx {context}
@@ -320,7 +320,7 @@ def _chains(texts: Iterable[str]) -> Iterator[str]:
 
 def _begin_and_end(special: Mapping[str, Any], otherwise: int) -> tuple[int, int]:
     begin, end = (
-        next(iter(found), None) if isinstance(found := special.get(key), list) else found
+        next(iter(value), None) if isinstance(value := special.get(key), list) else value
         for key in ("bos_token_id", "eos_token_id")
     )
     end = otherwise if end is None else end
@@ -348,8 +348,8 @@ def _of_pairs(tokenizer: Tokenizer, document: Mapping[str, Any], special: Mappin
 
 
 def _splits(document: Mapping[str, Any]) -> str | None:
-    found = document.get("pre_tokenizer") or {}
-    steps = found.get("pretokenizers") or [found]
+    splitting = document.get("pre_tokenizer") or {}
+    steps = splitting.get("pretokenizers") or [splitting]
     usual = all(
         step.get("use_regex", True) and not step.get("add_prefix_space")
         if step.get("type") == "ByteLevel"

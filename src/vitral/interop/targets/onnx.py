@@ -17,15 +17,14 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from vitral.core.errors import UsageError, VitralError
-from vitral.core.files import as_json
 from vitral.core.graphs import quietly
 from vitral.core.taps import Recorder
 from vitral.data.answers import ANSWER, END
 from vitral.interop.foreign import WITHOUT_PROOF, needed
 from vitral.interop.model_graphs import FlatCache, Placing, cache_names, has_cache, joint_prefix
 from vitral.interop.proof import Draft, Opened, cannot_open, source_of
-from vitral.interop.targets.transformers import GENERATION, special_ids
-from vitral.interop.tokenizer_json import DOCUMENT, ids_by, tokenizer_files
+from vitral.interop.targets.transformers import text_files
+from vitral.interop.tokenizer_json import DOCUMENT, ids_by
 from vitral.model import Transformer
 from vitral.model.positions import ALiBi, Learned, Positions, Relative, Rotary, Sinusoidal
 from vitral.model.stack import PADDING, Stack
@@ -128,12 +127,12 @@ class _Graph:
     outputs: Sequence[str]
 
 
-def graph_files(model: Transformer, told: Mapping[str, str]) -> dict[str, bytes]:
+def graph_files(model: Transformer, metadata: Mapping[str, str]) -> dict[str, bytes]:
     """The graphs and their weights, by name of the file.
 
     Args:
         model: the model.
-        told: notes that every graph carries.
+        metadata: notes that every graph carries.
 
     Raises:
         UsageError: a package is missing, or PyTorch cannot write the model as a graph.
@@ -144,8 +143,8 @@ def graph_files(model: Transformer, told: Mapping[str, str]) -> dict[str, bytes]
     files: dict[str, bytes] = {}
     with quietly():
         for name, graph in _graphs(model).items():
-            files[name] = _written(_exported(graph), weights, told)
-    return {**files, DATA: weights.joined()}
+            files[name] = _written(_exported(graph), weights, metadata)
+    return {**files, DATA: bytes(weights.content)}
 
 
 def _graphs(model: Transformer) -> dict[str, _Graph]:
@@ -218,31 +217,25 @@ class _Weights:
     """The tensors of several graphs one after another; equal ones are kept once."""
 
     def __init__(self) -> None:
-        self.places: dict[bytes, tuple[int, int]] = {}
-        self.pieces: list[bytes] = []
-        self.length = 0
+        self.content, self.spans = bytearray(), dict[bytes, tuple[int, int]]()
 
-    def place(self, content: bytes) -> tuple[int, int]:
+    def span(self, tensor: bytes) -> tuple[int, int]:
         """Where a tensor begins, and its length."""
-        digest = hashlib.sha256(content).digest()
-        if digest not in self.places:
-            gap = -self.length % ALIGNED
-            self.pieces += [bytes(gap), content]
-            self.places[digest] = self.length + gap, len(content)
-            self.length += gap + len(content)
-        return self.places[digest]
-
-    def joined(self) -> bytes:
-        return b"".join(self.pieces)
+        digest = hashlib.sha256(tensor).digest()
+        if digest not in self.spans:
+            self.content += bytes(-len(self.content) % ALIGNED)
+            self.spans[digest] = len(self.content), len(tensor)
+            self.content += tensor
+        return self.spans[digest]
 
 
-def _written(made: Any, weights: _Weights, told: Mapping[str, str]) -> bytes:
+def _written(made: Any, weights: _Weights, metadata: Mapping[str, str]) -> bytes:
     """The file of a graph, without what the exporter noted of this machine."""
     ir: Any = importlib.import_module("onnx_ir")
     for value in made.graph.initializers.values():
         tensor = value.const_value
         if tensor.nbytes >= LEAST_BYTES:
-            begin, length = weights.place(tensor.tobytes())
+            begin, length = weights.span(tensor.tobytes())
             value.const_value = ir.ExternalTensor(
                 DATA, begin, length, tensor.dtype, shape=tensor.shape, name=tensor.name or value.name
             )
@@ -255,7 +248,7 @@ def _written(made: Any, weights: _Weights, told: Mapping[str, str]) -> bytes:
             if value is not None:
                 value.metadata_props.clear()
     made.metadata_props.clear()
-    made.metadata_props.update(told)
+    made.metadata_props.update(metadata)
     return ir.to_proto(made).SerializeToString(deterministic=True)
 
 
@@ -277,14 +270,12 @@ print(tokenizer.decode(ids, skip_special_tokens=False))
 All graphs read their weights from `{data}`."""
 _OF_TOKENS = {
     "begin": 'ids = tokenizer.encode("A prompt", add_special_tokens=False).ids',
-    "ends": "",
     "given": f'"{TOKENS}": numpy.array([ids])',
     "inputs": f"`{TOKENS}`, int64 `[batch, time]`,",
 }
 _OF_SOURCE = {
     "begin": 'source = tokenizer.encode("A prompt", add_special_tokens=False).ids\n'
     f'ids = [tokenizer.token_to_id("{ANSWER}")]',
-    "ends": f' and ids[-1] != tokenizer.token_to_id("{END}")',
     "given": f'"{TOKENS}": numpy.array([ids]), "{SOURCE}": numpy.array([source])',
     "inputs": f"`{TOKENS}`, int64 `[batch, time]`, with `{SOURCE}`, int64 `[batch, source]`, in which -1 is padding,",
 }
@@ -302,11 +293,14 @@ def draft(run: LoadedRun) -> Draft:
         raise UsageError("onnx: only weights of float32 are written")
     if model.config.recurrence is not None:
         raise UsageError("onnx: a model with a recurrence is not written; --to graph writes it")
-    told = {"run": run.sealed.identity.run, "step": str(run.step), "context_length": str(model.config.context_length)}
+    metadata = {
+        "run": run.sealed.identity.run,
+        "step": str(run.step),
+        "context_length": str(model.config.context_length),
+    }
     files = {
-        **graph_files(model, told),
-        **tokenizer_files(run.tokenizer, model.config.context_length),
-        GENERATION: as_json({"max_length": model.config.context_length, **special_ids(run)}),
+        **graph_files(model, metadata),
+        **text_files(run, model.config.context_length),
     }
     return Draft(
         FORM,
@@ -314,19 +308,20 @@ def draft(run: LoadedRun) -> Draft:
         "onnxruntime",
         PACKAGES,
         lambda folder: opened(folder, model),
-        use(model),
+        use(run),
         _FRONT,
     )
 
 
-def use(model: Transformer) -> list[str]:
+def use(run: LoadedRun) -> list[str]:
     """The lines of the model card that show how to use the graphs."""
-    length = model.config.context_length
+    model = run.model
     cached = f"`{PAST}` {_of_cache(model)}" if has_cache(model) else _WITHOUT_CACHE
     return _USE.format(
         file=LOGITS,
         tokenizer=DOCUMENT,
-        length=min(50, length),
+        length=min(50, model.config.context_length),
+        ends=f' and ids[-1] != tokenizer.token_to_id("{END}")' if run.sealed.config.corpus.records else "",
         **(_OF_TOKENS if model.encoder is None else _OF_SOURCE),
         activations=ACTIVATIONS,
         count=len(model.activation_names),
@@ -364,10 +359,10 @@ def opened(folder: Path, model: Transformer) -> Opened:
     def run(name: str, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
         try:
             graph = session(name)
-            found = graph.run(None, {each: tensor.numpy() for each, tensor in given.items()})
+            outputs = graph.run(None, {each: tensor.numpy() for each, tensor in given.items()})
         except Exception as error:  # the package's own classes
             raise cannot_open("onnxruntime", error) from None
-        return {one.name: torch.from_numpy(array) for one, array in zip(graph.get_outputs(), found, strict=True)}
+        return {one.name: torch.from_numpy(array) for one, array in zip(graph.get_outputs(), outputs, strict=True)}
 
     return Opened(
         lambda tokens: run(LOGITS, {TOKENS: tokens, **source})["logits"],
@@ -388,13 +383,13 @@ def _cached(
     def logits(tokens: Tensor) -> Tensor:
         rows, time = tokens.shape
         empty = torch.zeros(rows, config.kv_heads, 0, config.d_head)
-        past, found = [empty] * len(before), list[Tensor]()
+        past, pieces = [empty] * len(before), list[Tensor]()
         read = {**source, **run(ENCODER, source)} if source else {}
         for start, end in zip([0, *range(together, time)], [*range(together, time), time], strict=True):
             given = {TOKENS: tokens[:, start:end], **dict(zip(before, past, strict=True)), **read}
             made = run(PAST, given)
             past = [made[name] for name in after]
-            found.append(made["logits"])
-        return torch.cat(found, dim=1)
+            pieces.append(made["logits"])
+        return torch.cat(pieces, dim=1)
 
     return logits

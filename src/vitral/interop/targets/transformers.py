@@ -8,6 +8,7 @@ from typing import Any
 import safetensors.torch
 
 from vitral.core.files import as_json
+from vitral.data.answers import ANSWER, END
 from vitral.interop.foreign import CONFIG, WEIGHTS, WITHOUT_PROOF, needed
 from vitral.interop.form import Form
 from vitral.interop.forms import all_forms, first
@@ -54,8 +55,7 @@ def draft(run: LoadedRun, to: str) -> Draft:
     files = {
         CONFIG: as_json(config_of(form, said, run)),
         WEIGHTS: safetensors.torch.save(exported(form.rules(said.config), said.weights), {"format": "pt"}),
-        **tokenizer_files(run.tokenizer, said.config.context_length, **masks),
-        GENERATION: as_json({"max_length": said.config.context_length, **special_ids(run)}),
+        **text_files(run, said.config.context_length, **masks),
     }
     packages = ("transformers", "tokenizers", "safetensors")
     use, front = (_TO_FILL, _FILLS) if form is BERT else (_USE, _FRONT)
@@ -82,9 +82,23 @@ def opened(architecture: str, folder: Path) -> Opened:
     )
 
 
+def text_files(run: LoadedRun, context_length: int, **settings: str) -> dict[str, bytes]:
+    """The tokenizer with further settings, and how far a text goes."""
+    return {
+        **tokenizer_files(run.tokenizer, context_length, **settings),
+        GENERATION: as_json({"max_length": context_length, **special_ids(run)}),
+    }
+
+
 def special_ids(run: LoadedRun) -> dict[str, Any]:
-    """The ids that begin, end and fill a text: those of an imported model and its descendants; ours has none."""
-    return dict.fromkeys(SPECIAL_IDS) | run.sealed.special_ids
+    """The ids that begin, end and fill a text: those of an imported model and its descendants, and the end of answers.
+
+    An encoder-decoder has the one that opens answers, too.
+    """
+    answering = {"eos_token_id": END} if run.sealed.config.corpus.records else {}
+    answering |= {} if run.model.encoder is None else {"decoder_start_token_id": ANSWER}
+    declared = run.tokenizer.declared
+    return dict.fromkeys(SPECIAL_IDS) | run.sealed.special_ids | {key: declared[it] for key, it in answering.items()}
 
 
 def config_of(form: Form, model: Weighted, run: LoadedRun) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def compiler() -> list[str] | None:
     named = shlex.split(os.environ.get("CC", ""))
     if named:
         return named
-    return next(([found] for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
+    return next(([path] for name in ("cc", "gcc", "clang") if (path := shutil.which(name))), None)
 
 
 def build(folder: Path, *more: str) -> str | None:

@@ -16,7 +16,7 @@ from vitral.model.positions import ALiBi, Relative, Rotary, build_positions
 from vitral.model.recurrence import Recurrence
 from vitral.model.transformer import Transformer
 
-NORM_PLACES = ("none", "pre", "post")
+NORM_ORDERS = ("none", "pre", "post")
 MIXERS = ("none", "attention", "lstm")
 FEED_FORWARDS = ("none", "relu", "squared_relu", "gelu", "gelu_tanh", "swiglu")
 EVERYWHERE = 2**62
@@ -98,7 +98,7 @@ def described(model: Transformer) -> tuple[Numbers, Arrays]:
     factors = [block.attn.factors() for block in _blocks(model) if block.attn is not None]
     numbers = [
         *(config.d_model, config.num_layers, config.num_heads, config.kv_heads, config.d_head, d_ff),
-        *(model.vocab_size, NORM_PLACES.index(config.norm), int(config.norm_type == "rmsnorm"), int(config.residual)),
+        *(model.vocab_size, NORM_ORDERS.index(config.norm), int(config.norm_type == "rmsnorm"), int(config.residual)),
         *(int(bool(config.parallel)), MIXERS.index(mixer), feed_forward, int(config.has_final_norm)),
         *(int(config.attention != "none" and config.attention.scale == "adaptive"), turning),
         *(int(rotary is not None and rotary.rotation.pairing == "interleaved"),),
@@ -106,9 +106,9 @@ def described(model: Transformer) -> tuple[Numbers, Arrays]:
         *(int(model.mask is not None and model.mask.joint_prefix() != 0), int(any(len(each) > 1 for each in factors))),
     ]
     cosines, sines = (None, None) if rotary is None else _turns(rotary, turning)
-    placed = positions.embed(0, config.context_length)
+    vectors = positions.embed(0, config.context_length)
     arrays = [
-        *(torch.tensor([config.epsilon]), model.token_embedding.weight, None if placed is None else placed.float()),
+        *(torch.tensor([config.epsilon]), model.token_embedding.weight, None if vectors is None else vectors.float()),
         *(cosines, sines, positions.slopes if isinstance(positions, ALiBi) else None),
         *(positions.by_distance if isinstance(positions, Relative) else None,),
         *(*_norm(model.final_norm), model.head_weight, model.head_bias),

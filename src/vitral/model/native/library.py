@@ -19,11 +19,11 @@ class Native:
 
     Attributes:
         library: opened; None if it cannot be used.
-        found: in one line, the instructions it uses or why it is not used, as a message.
+        detail: in one line, the instructions it uses or why it is not used, as a message.
     """
 
     library: ctypes.CDLL | None
-    found: str
+    detail: str
 
 
 def native() -> Native:
@@ -45,6 +45,6 @@ def _opened(path: Path) -> Native:
     except (OSError, AttributeError):
         return Native(None, N_("cannot be opened; {command} builds it anew").format(command=BUILD))
     if of_source != source_hash().encode():
-        found = N_("built from another version of its source, so it is not used; {command} builds it anew")
-        return Native(None, found.format(command=BUILD))
+        sentence = N_("built from another version of its source, so it is not used; {command} builds it anew")
+        return Native(None, sentence.format(command=BUILD))
     return Native(library, processor.decode())

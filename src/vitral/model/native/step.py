@@ -59,20 +59,20 @@ class Refused(ValueError):
 
 def native_step(model: Transformer) -> "NativeStep | str":
     """The model in C; or why it cannot run there here and now, in a line of English."""
-    found = native()
-    if found.library is None:
-        return found.found
+    opened = native()
+    if opened.library is None:
+        return opened.detail
     if torch.is_autocast_enabled("cpu"):
         return N_("another precision than float32 is asked for")
-    known = _known(model, found.library)
-    return known.complaint or NativeStep(model, found.library, known)
+    known = _known(model, opened.library)
+    return known.complaint or NativeStep(model, opened.library, known)
 
 
 class _Known(NamedTuple):
     """What is known of a model, and a witness of the state it was in."""
 
     witness: list[object]
-    places: list[int]
+    numbers_seen: list[int]
     complaint: str | None
     numbers: Any = None
     pointers: Any = None
@@ -85,18 +85,18 @@ _KNOWN: WeakKeyDictionary[Transformer, _Known] = WeakKeyDictionary()
 
 def _known(model: Transformer, library: ctypes.CDLL) -> _Known:
     """The model as `step.c` takes it, made anew where a module, a parameter or an attribute is another one."""
-    witness, places = _witness(model)
+    witness, numbers_seen = _witness(model)
     known = _KNOWN.get(model)
-    if known is not None and places == known.places and all(map(operator.is_, witness, known.witness)):
+    if known is not None and numbers_seen == known.numbers_seen and all(map(operator.is_, witness, known.witness)):
         return known
     complaint = why_not(model)
     if complaint is not None:
-        known = _Known(witness, places, complaint)
+        known = _Known(witness, numbers_seen, complaint)
     else:
         numbers, tensors = described(model)
         array = (ctypes.c_int64 * len(numbers))(*numbers)
         weights = sum(0 if tensor is None else tensor.numel() for tensor in tensors)
-        known = _Known(witness, places, None, array, _pointers(tensors), tensors, weights)
+        known = _Known(witness, numbers_seen, None, array, _pointers(tensors), tensors, weights)
     _KNOWN[model] = known
     return known
 
@@ -104,7 +104,7 @@ def _known(model: Transformer, library: ctypes.CDLL) -> _Known:
 def _witness(model: Transformer) -> tuple[list[object], list[int]]:
     """Everything that the description of a model depends on: objects to be the same, and numbers to be equal."""
     objects: list[object] = []
-    places: list[int] = []
+    numbers: list[int] = []
     modules: list[nn.Module] = [model]
     for module in modules:  # which grows
         own = vars(module)
@@ -114,10 +114,10 @@ def _witness(model: Transformer) -> tuple[list[object], list[int]]:
         objects += own.values()
         objects += children + parameters + buffers
         objects += [tensor.dtype for tensor in parameters]
-        places += [tensor.data_ptr() for tensor in parameters + buffers]
-        places += (len(own), len(own["_forward_hooks"]), len(own["_forward_pre_hooks"]))
+        numbers += [tensor.data_ptr() for tensor in parameters + buffers]
+        numbers += (len(own), len(own["_forward_hooks"]), len(own["_forward_pre_hooks"]))
         modules += children
-    return objects, [len(objects), *places]
+    return objects, [len(objects), *numbers]
 
 
 class NativeStep:
@@ -209,9 +209,9 @@ class NativeStep:
             ahead = (begin, cache.length, length, count, len(ids), each)
             shape = (ctypes.c_int64 * 10)(cache.capacity, tokens.shape[1], first, last - first, *ahead)
             where = [tokens.data_ptr(), settings, ids, chances.ctypes.data, logits.data_ptr(), memory.data_ptr()]
-            places = [ctypes.c_void_p(place) if isinstance(place, int) else place for place in where]
+            pointers = [ctypes.c_void_p(pointer) if isinstance(pointer, int) else pointer for pointer in where]
             made[first] = int(
-                self._library.vitral_step_write(self._known.numbers, self._known.pointers, kept, shape, *places)
+                self._library.vitral_step_write(self._known.numbers, self._known.pointers, kept, shape, *pointers)
             )
             if shape[9] < each:
                 now = time.monotonic()

@@ -12,7 +12,7 @@
     POST /next    {"run", "ids", "numbers", ...}           drawn tokens, one frame each, as they are made
 
 A refusal is {"error": one line} with a status from 400 to 499. PyTorch and the runs' modules are imported in a thread
-of their own when the page has been sent or first asks for something.
+of their own, which begins when the server does.
 """
 
 import asyncio
@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
-from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
@@ -81,12 +80,12 @@ class Server:
             Route("/next", self.next, methods=["POST"]),
         ]
         guard = Middleware(Guard, token=token, hosts=hosts, policy=served_policy())  # pyright: ignore
-        handlers: dict[Any, Any] = {VitralError: _refused, HTTPException: _not_there, ClientDisconnect: _left}
+        handlers: dict[Any, Any] = {VitralError: _refused, HTTPException: _not_there, ClientDisconnect: left}
         return Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
 
     async def document(self, request: Request) -> Response:
-        """The page; PyTorch is imported when it has been sent."""
-        return HTMLResponse(self.page, background=BackgroundTask(self._warmed))
+        """The page."""
+        return HTMLResponse(self.page)
 
     async def listed(self, request: Request) -> Response:
         """The runs by their ids; none is opened."""
@@ -143,9 +142,9 @@ class Server:
             self._runs = Runs(self.paths, self.checkpoint, self.corpus)
         return self._runs
 
-    async def _warmed(self) -> None:
-        """The first run is loaded; what is wrong with it is told when the page asks."""
-        await self._run(lambda: self._opened().warm())
+    def warm(self) -> None:
+        """Import PyTorch, and load the first run; what is wrong with it is said when the page asks."""
+        self._opened().warm()
 
 
 async def called_by(worker: ThreadPoolExecutor, call: Callable[[], Any]) -> Any:
@@ -192,5 +191,6 @@ async def _not_there(request: Request, error: HTTPException) -> Response:
     return JSONResponse({"error": error.detail}, status_code=error.status_code)
 
 
-async def _left(request: Request, error: ClientDisconnect) -> Response:
+async def left(request: Request, error: ClientDisconnect) -> Response:
+    """The answer to nobody."""
     return Response(status_code=LEFT)

@@ -35,7 +35,7 @@ from vitral.decoding.reader import Prompt, prompt_ids, rows_of
 from vitral.decoding.text import Writer
 from vitral.model import first_target
 from vitral.model.modes import evaluating
-from vitral.page.server.app import LEFT, called_by, json_of
+from vitral.page.server.app import called_by, json_of, left
 from vitral.page.server.security import Guard
 from vitral.runs.loading import LoadedRun
 from vitral.runs.zoo import zoo_name
@@ -290,7 +290,7 @@ class Completions:
             missing=N_("the API key is missing or wrong: it is the one that vitral serve printed"),
             told=_error,
         )
-        handlers: dict[Any, Any] = {VitralError: _refused, HTTPException: _refused, ClientDisconnect: _left}
+        handlers: dict[Any, Any] = {VitralError: _refused, HTTPException: _refused, ClientDisconnect: left}
         return Starlette(routes=routes, middleware=[guard], exception_handlers=handlers)
 
     async def models(self, request: Request) -> Response:
@@ -340,7 +340,3 @@ def _error(status: int, sentence: str) -> dict[str, Any]:
 async def _refused(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", REFUSED)
     return JSONResponse(_error(status, getattr(error, "detail", str(error))), status_code=status)
-
-
-async def _left(request: Request, error: ClientDisconnect) -> Response:
-    return Response(status_code=LEFT)

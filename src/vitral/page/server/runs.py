@@ -5,6 +5,7 @@ import json
 import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -150,11 +151,9 @@ class Runs:
         self.opened: dict[int, Opened] = {}
 
     def warm(self) -> None:
-        """Load the first run; what is wrong with it is told when it is asked for."""
-        try:
-            self._run(0)
-        except VitralError:
-            return
+        """Load the first run, and what the page says of it; what is wrong is said when it is asked for."""
+        with suppress(VitralError):
+            _ = self._run(0).about
 
     def about(self, given: Mapping[str, Any]) -> bytes:
         """What the page says of a run, as JSON; a run that was trained on is loaded again."""
@@ -237,8 +236,7 @@ class Opened:
     @cached_property
     def whole(self) -> dict[str, Any]:
         """What the page says of it, all; the passages stay."""
-        kept = ("passages", "openings")
-        return self.about | of_text(self.run, self.corpus) | {key: self.about[key] for key in kept if key in self.about}
+        return of_text(self.run, self.corpus) | self.about
 
     @cached_property
     def anatomy(self) -> "Anatomy":

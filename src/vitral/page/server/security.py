@@ -93,14 +93,11 @@ class Guard:
         hosts, origins = given.get(b"host", []), given.get(b"origin", [])
         if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
             return 403, _("this server answers to its own address only")
-        if any(origin.lower() not in self.origins for origin in origins):
-            return 403, _("this server answers to its own page only")
-        if (
-            given.get(b"sec-fetch-site", [b"none"])[0] not in (b"none", b"same-origin")
-            and scope["path"] not in self.without
-        ):
+        is_open, site = scope["path"] in self.without, given.get(b"sec-fetch-site", [b"none"])[0]
+        is_foreign = not is_open and site not in (b"none", b"same-origin")
+        if is_foreign or any(origin.lower() not in self.origins for origin in origins):
             return 403, _("this server answers to its own page only")
         tokens = given.get(self.header, [])
-        if scope["path"] not in self.without and not (len(tokens) == 1 and hmac.compare_digest(tokens[0], self.token)):
+        if not is_open and not (len(tokens) == 1 and hmac.compare_digest(tokens[0], self.token)):
             return 401, _(self.missing)
         return None

@@ -7,6 +7,7 @@ import socket
 import sys
 import tempfile
 import threading
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -46,7 +47,8 @@ def serve(
         announce: called with the address when it can be opened.
 
     Raises:
-        UsageError: a folder is not a run, the extra `serve` is not installed, or the port is taken.
+        UsageError: a folder is not a run, its model continues no text, the extra `serve` is not installed, or the port
+            is taken.
     """
     require_server()
     for path in paths:
@@ -54,6 +56,16 @@ def serve(
             from vitral.runs import RunFolder
 
             RunFolder.open(path)  # says what it is instead
+        try:
+            shape = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))["model"]["shape"]
+        except (OSError, ValueError, KeyError, TypeError):
+            shape = None  # the page says what is wrong
+        if shape == "encoder":
+            raise UsageError(
+                "{name}: vitral open shows models that continue a text, and this one does not; vitral bundle writes "
+                "the page of a model that fills gaps or names labels",
+                name=path,
+            )
     token = token or secrets.token_urlsafe(24)
     with _listening(port) as listening:
         port = int(listening.getsockname()[1])
@@ -62,7 +74,9 @@ def serve(
         with _opened(address) if browser else contextlib.nullcontext():
             from vitral.page.server.app import Server
 
-            _run(listening, Server(paths, checkpoint, corpus, tour).application(token, _hosts(port)))
+            server = Server(paths, checkpoint, corpus, tour)
+            server.worker.submit(server.warm)  # while the browser starts
+            _run(listening, server.application(token, _hosts(port)))
 
 
 def serve_completions(

@@ -4,9 +4,9 @@ for (const box of document.querySelectorAll(".cells")) {
   const store = box.querySelector("script");
   const data = store ? JSON.parse(store.textContent) : { told: {}, terms: {} };
   const table = box.querySelector("table");
-  const told = box.querySelector(".told:not(.beside-told)");
+  const note = box.querySelector(".told:not(.beside-told)");
   const closed = [...table.children].filter((part) => part.matches("thead, tbody"));
-  const place = (cell) => `${cell.dataset.row},${cell.dataset.column}`;
+  const key = (cell) => `${cell.dataset.row},${cell.dataset.column}`;
   const chosen = () => table.querySelector("td[aria-selected]");
   const button = (words, act) => {
     const made = document.createElement("button");
@@ -16,18 +16,18 @@ for (const box of document.querySelectorAll(".cells")) {
     made.addEventListener("click", act);
     return made;
   };
-  const tell = (cell, whole) => {
-    const at = place(cell);
+  const fill = (cell, whole) => {
+    const at = key(cell);
     const known = (whole && data.terms[at]) || data.told[at];
     if (known === undefined) {
       const first = (value) => Number(value) + (data.first ?? 0);
-      told.textContent = (data.ask || "").replace("{row}", first(cell.dataset.row)).replace("{column}", first(cell.dataset.column));
+      note.textContent = (data.ask || "").replace("{row}", first(cell.dataset.row)).replace("{column}", first(cell.dataset.column));
       return;
     }
-    told.innerHTML = known;
+    note.innerHTML = known;
     if (data.terms[at] && data.words) {
       const words = whole ? data.words.fewer_terms : data.words.all_terms;
-      told.append(" ", button(words, () => { tell(cell, !whole); told.querySelector("button").focus(); }));
+      note.append(" ", button(words, () => { fill(cell, !whole); note.querySelector("button").focus(); }));
     }
   };
   const choose = (cell) => {
@@ -36,14 +36,14 @@ for (const box of document.querySelectorAll(".cells")) {
     }
     cell.tabIndex = 0;
     cell.setAttribute("aria-selected", "true");
-    if (told) tell(cell, false);
+    if (note) fill(cell, false);
   };
   const show = (parts) => {
-    const before = chosen() && place(chosen());
+    const before = chosen() && key(chosen());
     table.querySelectorAll("thead, tbody").forEach((part) => part.remove());
     table.append(...parts);
     const cells = [...table.querySelectorAll("td[role]")];
-    const again = cells.find((cell) => place(cell) === before) ?? cells[0];
+    const again = cells.find((cell) => key(cell) === before) ?? cells[0];
     if (again) { choose(again); again.focus(); }
     hint();
   };
@@ -66,7 +66,7 @@ for (const box of document.querySelectorAll(".cells")) {
         cell.dataset.column = column;
         if (number.includes("∞")) cell.className = "infinite";
         if (data.heat) cell.style.setProperty("--heat", Number(number.replace(",", ".")) || 0);
-        if (told) cell.setAttribute("role", "gridcell"); else cell.classList.add("quiet");
+        if (note) cell.setAttribute("role", "gridcell"); else cell.classList.add("quiet");
         return cell;
       }));
       body.append(line);
@@ -104,7 +104,7 @@ for (const box of document.querySelectorAll(".cells")) {
     if (move || event.key === "Enter" || event.key === " ") event.preventDefault();
     if (next) { choose(next); next.focus(); }
   });
-  if (chosen() && told) tell(chosen(), false);
+  if (chosen() && note) fill(chosen(), false);
   hint();
   addEventListener("resize", hint);
   box.closest("details")?.addEventListener("toggle", hint);

@@ -7,11 +7,11 @@ for (const table of document.querySelectorAll("table.sortable")) {
     if (!button) continue;
     button.disabled = false;
     button.addEventListener("click", () => {
-      const place = heads.indexOf(head);
+      const index = heads.indexOf(head);
       const down = head.getAttribute("aria-sort") === "ascending";
       for (const other of heads) other.removeAttribute("aria-sort");
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
-      const key = (row) => row.cells[place].dataset.key ?? "";
+      const key = (row) => row.cells[index].dataset.key ?? "";
       const order = (one, other) => {
         const [a, b] = [key(one), key(other)];
         if (a === "" || b === "") return (a === "") - (b === "");  // cells without a value stay at the end

@@ -98,12 +98,12 @@ def patterns(trained: Trained) -> Plain:
         Batches(trained.test, context_length=model.config.context_length, batch_size=windows, seed=0).batch(0)
         for windows in trained.size(*WINDOWS)
     )
-    found = head_patterns(model, trained.run.tokenizer, watched[0])
+    measured = head_patterns(model, trained.run.tokenizer, watched[0])
     ablated: Plain = ablations(model, next_token_targets(model, *scored)) or {}
-    for layer, without in zip(found["layers"], ablated["blocks"], strict=True):
+    for layer, without in zip(measured["layers"], ablated["blocks"], strict=True):
         layer["heads"] = [head | more for head, more in zip(layer["heads"], without["heads"], strict=True)]
         layer["all"] = without["attention"]
-    return {"rows": attention_rows(model, watched[0], trained.size(*ROWS)), **found}
+    return {"rows": attention_rows(model, watched[0], trained.size(*ROWS)), **measured}
 
 
 NAMED = [
@@ -180,8 +180,8 @@ def beside_other_seeds(arm: ArmMeasures) -> ArmMeasures:
     runs = {seed: run for seed, run in arm.runs.items() if run["rows"]["layers"]}
     rows = {seed: rows_of(run["rows"]) for seed, run in runs.items()}
     names = {seed: [[head["name"] for head in layer["heads"]] for layer in run["layers"]] for seed, run in runs.items()}
-    found = against_other_seeds(rows, names)
-    return replace(arm, runs={seed: run | {"apart": found.get(seed)} for seed, run in arm.runs.items()})
+    apart = against_other_seeds(rows, names)
+    return replace(arm, runs={seed: run | {"apart": apart.get(seed)} for seed, run in arm.runs.items()})
 
 
 PATTERNS = Probe("head-patterns", N_("Attention patterns of the heads"), patterns, more=_view)
@@ -212,10 +212,10 @@ def relevance(trained: Trained) -> Plain:
     require_causal_lm(trained)
     model, test = trained.model, trained.test
     windows = window_targets(model, test, trained.size(*RELEVANCE_WINDOWS)).inputs[:, :RELEVANCE_TOKENS]
-    found = weight_relevance(model, windows, np.bincount(test.tokens, minlength=model.vocab_size))
-    if found is None:
+    measured = weight_relevance(model, windows, np.bincount(test.tokens, minlength=model.vocab_size))
+    if measured is None:
         raise UsageError("relevance needs a context of three tokens, and a text of two different ones")
-    return found
+    return measured
 
 
 RELEVANCE = Probe(

@@ -90,12 +90,14 @@ def by_position(trained: Trained) -> Plain:
     return loss_by_position(trained.model, trained.test, most_tokens=tokens, multiple=multiple)
 
 
-def _loss(name: str, key: str, places: Sequence[int], *, whole: bool = False) -> Quantity:
+def _loss(name: str, key: str, positions: Sequence[int], *, whole: bool = False) -> Quantity:
     """The mean loss at those of these places that are scored; None where none is, or, if `whole`, not all are."""
 
     def read(run: Mapping[str, Any]) -> float | None:
-        known = [nats for place, nats in enumerate(run[key]["nats"] or ()) if place in places and nats is not None]
-        return fmean(known) if known and not (whole and len(known) < len(places)) else None
+        known = [
+            nats for position, nats in enumerate(run[key]["nats"] or ()) if position in positions and nats is not None
+        ]
+        return fmean(known) if known and not (whole and len(known) < len(positions)) else None
 
     return Quantity(name, read, "nats", "lower")
 
@@ -116,10 +118,10 @@ def _positions(result: StudyResult, arms: Arms) -> View:
     contrasts += [*Within(near, last).of(result, arms), *Within(far, last).of(result, arms)]
     for arm in arms[1:]:
         curves = [run["inside"]["nats"] for one in (base, arm) for run in one.runs.values()]
-        shared = [place for place, losses in enumerate(zip(*curves, strict=False)) if None not in losses]
+        shared = [position for position, losses in enumerate(zip(*curves, strict=False)) if None not in losses]
         ends = (shared[3 * len(shared) // 4 :], shared[: max(1, len(shared) // 4)])
         name = _("loss in the last less the first quarter")
-        change = difference(name, *(_loss("", "inside", places) for places in ends))
+        change = difference(name, *(_loss("", "inside", positions) for positions in ends))
         contrasts += Against([change]).of(result, [base, arm])
     return View(
         tables=[Means(arms, (*inside, last, near, far))],
@@ -150,7 +152,7 @@ BY_POSITION = Probe(
         N_("Beyond the trained length"),
         Axis(N_("position in a longer window, in trained lengths")),
         Axis(N_("loss (nats)")),
-        lambda run: [((place + 0.5) / 4, nats) for place, nats in enumerate(run["beyond"]["nats"] or ())],
+        lambda run: [((quarter + 0.5) / 4, nats) for quarter, nats in enumerate(run["beyond"]["nats"] or ())],
     ),
     more=_positions,
 )

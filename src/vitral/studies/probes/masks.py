@@ -21,9 +21,9 @@ from vitral.studies.probe import (
     Check,
     Comparison,
     Course,
-    Curve,
     Dots,
     Fixed,
+    Line,
     Lines,
     Means,
     Note,
@@ -84,11 +84,11 @@ def uses(trained: Trained) -> Plain:
     """Leakage, infilling and continuation on the test split; classification of passages of the whole text."""
     run, test = trained.run, trained.test
     masking = filling_of(run.sealed.config.training.objective, run.tokenizer)
-    found = capabilities(run.model, run.tokenizer, test, *trained.size(*WINDOWS), masking=masking)
+    measured = capabilities(run.model, run.tokenizer, test, *trained.size(*WINDOWS), masking=masking)
     passages, windows = (dict(zip(SPLITS, trained.size(*each), strict=True)) for each in (PASSAGES, PROBING))
     classes, fresh = classify_passages(run.model, trained.dataset, passages), untrained(run.model, trained.seed)
     probes = linear_probes(run.model, fresh, run.tokenizer, trained.dataset.splits, windows)
-    return found | {"classifying": classes, "probes": probes}
+    return measured | {"classifying": classes, "probes": probes}
 
 
 def _uses(result: StudyResult, arms: Arms) -> View:
@@ -124,18 +124,18 @@ def _uses(result: StudyResult, arms: Arms) -> View:
 
 def _checks(arm: ArmMeasures) -> list[Check]:
     checks = []
-    for place, leak in arm.first["leak"].items():
+    for half, leak in arm.first["leak"].items():
         what = _(
             "total variation at position {position} when the next token is swapped (largest of the seeds)",
             position=leak["position"],
         )
-        moved = max(run["leak"][place]["moved"] for run in arm.runs.values())
+        moved = max(run["leak"][half]["moved"] for run in arm.runs.values())
         limits = (LEAKS, None) if leak["visible"] else (None, LEAKS)
         expected = _("above rounding under its mask") if leak["visible"] else _("0 under its mask")
         checks.append(Check(arm.title, what, moved, *limits, expected, arm=arm.name))
     if probes := [run["classifying"]["activations"] for run in arm.runs.values() if run["classifying"]]:
         value, low, high, largest = (fmean(run[k] for run in probes) for k in ("accuracy", "low", "high", "majority"))
-        what = ACCURACY[3].told
+        what = ACCURACY[3].title
         above = _("above the share of the largest class, {share:.3f}", share=largest)
         checks.append(Check(arm.title, what, value, largest, None, above, interval=(low, high), arm=arm.name))
     return checks
@@ -218,13 +218,13 @@ def _masks(task: Plain) -> dict[str, ArmMeasures]:
     }
 
 
-def _cell(arm: ArmMeasures, place: int) -> str:
-    shares = arm.values(replace(RIGHT, source=f"accuracy/{place}")).values()
+def _cell(arm: ArmMeasures, bin_index: int) -> str:
+    shares = arm.values(replace(RIGHT, source=f"accuracy/{bin_index}")).values()
     return _("{mean:.3f} (from {low:.3f})", mean=fmean(shares), low=min(shares)) if shares else NONE
 
 
 def _table(task: Plain) -> Rows:
-    cells = [(arm.title, *(_cell(arm, place) for place in range(len(BINS)))) for arm in _masks(task).values()]
+    cells = [(arm.title, *(_cell(arm, bin_index) for bin_index in range(len(BINS)))) for arm in _masks(task).values()]
     if task["pairs"] > 1:
         for name, mask in ((_("guess"), "causal"), (_("guess without earlier answers"), "bidirectional")):
             cells.append((name, *(RIGHT.show(share) for share in task["guess"][mask])))
@@ -241,17 +241,17 @@ def _table(task: Plain) -> Rows:
 
 def _comparisons(result: StudyResult, task: Plain) -> list[Comparison]:
     """Beyond the reach of the window: every mask against a guess. Over all distances: every mask against causal."""
-    far, found, arms = [low > task["reach"] for low, _high in BINS], list[Comparison](), _masks(task)
+    far, comparisons, arms = [low > task["reach"] for low, _high in BINS], list[Comparison](), _masks(task)
     name = _("accuracy beyond {reach} tokens", reach=task["reach"])
     beyond = replace(RIGHT, name=name, source=lambda run: fmean(compress(run["accuracy"], far)))
     for mask, each in arms.items():
         arm, sees = replace(each, title=f"{_name(task)}, {each.title}"), mask != "window" and task["pairs"] > 1
         guess = fmean(compress(task["guess"][mask], far)) if sees else task["chance"]
         meaning = N_("a guess among the values shown") if sees else N_("a guess among all values")
-        found += Fixed([beyond], guess, meaning).of(result, [arm])
+        comparisons += Fixed([beyond], guess, meaning).of(result, [arm])
         if mask not in ("causal", "window"):
-            found += Against([RIGHT]).of(result, [arms["causal"], arm])
-    return found
+            comparisons += Against([RIGHT]).of(result, [arms["causal"], arm])
+    return comparisons
 
 
 def _retrieval(result: StudyResult, measured: Plain) -> View:
@@ -309,8 +309,8 @@ def _cost(result: StudyResult, measured: Plain) -> View:
     for way, title in WAYS.items():
         times, flops = measured["processor"][way], measured["flops"][way]
         course = [MICRO * times[-1] * one / flops[-1] for one in flops[-len(fitted) :]]
-        curves.append(Curve(_(DRAWN.get(way, title)), lengths, [MICRO * one for one in times]))
-        curves.append(Curve("", fitted, course, theory=True))
+        curves.append(Line(_(DRAWN.get(way, title)), lengths, [MICRO * one for one in times]))
+        curves.append(Line("", fitted, course, look="theory"))
         own, predicted = measured["exponents"][way]["processor"], measured["exponents"][way]["predicted"]
         numbers = [predicted, own["slope"], own["low"], own["high"], own["slope"] - predicted]
         rows.append((_(title), *(minus(number(one, ".2f")) for one in numbers)))

@@ -25,7 +25,7 @@ from vitral.studies.probe import (
     Axis,
     Check,
     Comparison,
-    Curve,
+    Line,
     Lines,
     Means,
     Plain,
@@ -53,19 +53,19 @@ def with_losses(result: StudyResult, arms: Arms) -> list[ArmMeasures]:
 
     "loss" is the test loss in the study's unit, "factor" converts nats per token to that unit.
     """
-    found = []
+    arms_with_losses = []
     for arm in arms:
         trained = result.arm(arm.name)
         losses, more = trained.losses, {"factor": trained.factor}
         runs = {seed: {**run, "loss": losses[seed], **more} for seed, run in arm.runs.items() if seed in losses}
-        found += [replace(arm, runs=runs)] if runs else []
-    return found
+        arms_with_losses += [replace(arm, runs=runs)] if runs else []
+    return arms_with_losses
 
 
-def curve_over(label: str, arms: Arms, x: Quantity, y: Quantity) -> Curve:
+def curve_over(label: str, arms: Arms, x: Quantity, y: Quantity) -> Line:
     """The mean of one quantity against that of another, a point for each arm that has both."""
-    points = {place: list(arm.values(y).values()) for arm in arms if (place := arm.mean(x)) is not None}
-    return mean_curve(label, {place: values for place, values in points.items() if values})
+    points = {at: list(arm.values(y).values()) for arm in arms if (at := arm.mean(x)) is not None}
+    return mean_curve(label, {at: values for at, values in points.items() if values})
 
 
 # ---------------------------------------------------------------- scaling laws
@@ -75,7 +75,7 @@ PREDICTED = ("ten-times", "more-tokens")
 """Arms whose name begins with one of these are left out of the fits and predicted by them."""
 TOO_WIDE = 0.25
 """A predicted interval wider than this share of the loss is no test of the law."""
-PLACES = {"N": "size", "D": "amount", "C": "compute"}
+KEYS = {"N": "size", "D": "amount", "C": "compute"}
 """Of a run, by the letters of the laws."""
 LOSS = Quantity(N_("test loss"), "nats_per_character", N_("nats per character"))
 PER_LOSS = Quantity("", lambda run: 1 / run["nats_per_character"])
@@ -184,12 +184,12 @@ def at_most(arms: Arms, key: str) -> list[ArmMeasures]:
 
 def front(grid: Arms) -> list[ArmMeasures]:
     """The arms that no arm of as little compute beats, by their means alone: single runs would select lucky ones."""
-    found, best = list[ArmMeasures](), math.inf
+    unbeaten, best = list[ArmMeasures](), math.inf
     for loss, arm in sorted(((_mean(arm), arm) for arm in grid), key=lambda one: (one[1].first["compute"], one[0])):
         if loss < best:
             best = loss
-            found.append(replace(arm, runs={0: arm.first | {"nats_per_character": loss}}))
-    return found
+            unbeaten.append(replace(arm, runs={0: arm.first | {"nats_per_character": loss}}))
+    return unbeaten
 
 
 def _mean(arm: ArmMeasures) -> float:
@@ -199,8 +199,8 @@ def _mean(arm: ArmMeasures) -> float:
 def fitted(formula: str, arms: Arms, terms: Terms) -> list[Law]:
     """The law fitted to all runs of these arms; none where they are too few."""
     runs = [(arm.first, loss) for arm in arms for loss in arm.values(LOSS).values()]
-    places = {name: [run[PLACES[name]] for run, _loss in runs] for name in dict.fromkeys(sum(terms, ()))}
-    fit = fit_law(places, [loss for _run, loss in runs], terms)
+    quantities = {name: [run[KEYS[name]] for run, _loss in runs] for name in dict.fromkeys(sum(terms, ()))}
+    fit = fit_law(quantities, [loss for _run, loss in runs], terms)
     return [] if fit is None else [Law(formula, fit, arms)]
 
 
@@ -234,10 +234,10 @@ def _predictions(later: Arms, joint: Sequence[Law]) -> tuple[Rows, list[Check]]:
     """By arm and law a row, and a check where the predicted interval is not too wide for a test."""
     rows, checks = [], []
     for arm, law in product(later, joint):
-        own, place = _mean(arm), {name: arm.first[PLACES[name]] for name in "ND"}
-        predicted = law.fit.predict(place)
+        own, sizes = _mean(arm), {name: arm.first[KEYS[name]] for name in "ND"}
+        predicted = law.fit.predict(sizes)
         cells = predicted.text, nats(own), f"{signed(100 * (own / predicted.value - 1), 1)}%"
-        rows.append((f"{arm.title}, {law.formula}", *map(big, place.values()), *cells))
+        rows.append((f"{arm.title}, {law.formula}", *map(big, sizes.values()), *cells))
         if predicted.high - predicted.low <= TOO_WIDE * predicted.value:
             what = _("mean loss beside the interval of one run predicted by {law}", law=law.formula)
             limits = predicted.low, predicted.high, predicted.span, LOSS.unit
@@ -250,13 +250,13 @@ def _predictions(later: Arms, joint: Sequence[Law]) -> tuple[Rows, list[Check]]:
 def _exponents(own: str, grid: Arms, tokens: str, others: Arms) -> list[Comparison]:
     """The exponents of L(N) and L(D) with other tokens against those with the base's at the same places."""
     node = lambda arm: (arm.first["size"], arm.first["amount"])  # noqa: E731
-    places = {*map(node, grid)} & {*map(node, others)}
-    sides, found = [[arm for arm in arms if node(arm) in places] for arms in (others, grid)], list[Comparison]()
-    for name, fixed in (("N", "amount"), ("D", "size")) if places else ():
-        values, rivals = (exponents(at_most(arms, fixed), PLACES[name], PER_LOSS) for arms in sides)
+    shared = {*map(node, grid)} & {*map(node, others)}
+    sides, comparisons = [[arm for arm in arms if node(arm) in shared] for arms in (others, grid)], list[Comparison]()
+    for name, fixed in (("N", "amount"), ("D", "size")) if shared else ():
+        values, rivals = (exponents(at_most(arms, fixed), KEYS[name], PER_LOSS) for arms in sides)
         quantity = Quantity(_("exponent {symbol} of {law}", symbol=f"α_{name}", law=f"L({name})"))
-        found.append(Comparison(tokens, own, quantity, values, rivals))
-    return found
+        comparisons.append(Comparison(tokens, own, quantity, values, rivals))
+    return comparisons
 
 
 def _against_size(grid: Arms, joint: Sequence[Law]) -> Lines:
@@ -266,10 +266,10 @@ def _against_size(grid: Arms, joint: Sequence[Law]) -> Lines:
     values = np.geomspace(min(sizes), max(sizes), 30).tolist()
     for fixed in sorted({arm.first["amount"] for arm in grid}):
         own = sorted((arm.first["size"], _mean(arm)) for arm in grid if arm.first["amount"] == fixed)
-        curves.append(Curve(f"D = {big(fixed)}", [size for size, _ in own], [loss for _, loss in own]))
+        curves.append(Line(f"D = {big(fixed)}", [size for size, _ in own], [loss for _, loss in own]))
         if law is not None:
             course = [law.fit.predict({"N": n, "D": fixed}).value for n in values]
-            curves.append(Curve("", values, course, theory=True))
+            curves.append(Line("", values, course, look="theory"))
     axes = Axis(_("parameters in the blocks, N"), log=True), Axis(_("test loss (nats per character)"))
     note = "" if law is None else _("Thin lines: {law}.", law=law.formula)
     return Lines(_("Loss against size"), *axes, curves, note=note)
@@ -345,7 +345,7 @@ def _same_but_share(arm: ArmMeasures, base: Mapping[str, Any]) -> bool:
 
 FAIR_UNIT = "bits per character"
 """The unit in which losses of different tokens can be compared."""
-TOLD = {
+CAPTIONS = {
     True: N_("Tokens, and the loss with them. Means over seeds; losses in {unit}."),
     False: N_("Tokens; losses per token of different tokens do not compare. Means over seeds; losses in {unit}."),
 }
@@ -372,7 +372,7 @@ def _of_units(result: StudyResult, arms: Arms) -> View:
     """The units by arm; where losses are comparable, the longest tokens against the others, and the slope."""
     arms, loss = with_losses(result, arms), replace(loss_quantity(result), source="loss")
     fair, unit = result.study.unit == FAIR_UNIT, _(result.study.unit)
-    view = View(tables=[Means(arms, (*UNITS, loss), _(TOLD[fair], unit=unit))] if arms else ())
+    view = View(tables=[Means(arms, (*UNITS, loss), _(CAPTIONS[fair], unit=unit))] if arms else ())
     arms = [arm for arm in arms if _only_tokens(result, arm)]
     if not fair or len(arms) < 2:
         return view
@@ -397,12 +397,12 @@ def _only_tokens(result: StudyResult, arm: ArmMeasures) -> bool:
 def _doublings(arms: Arms, loss: Quantity) -> list[Comparison]:
     """The slope of the loss against log2 of the vocabulary, seed by seed, against zero."""
     sizes = [math.log2(arm.first["vocab_size"]) for arm in arms]
-    found = slopes(sizes, [arm.values(loss) for arm in arms])
-    if not found:
+    fitted_slopes = slopes(sizes, [arm.values(loss) for arm in arms])
+    if not fitted_slopes:
         return []
     slope = replace(loss, name=_("test loss per doubling of the vocabulary"))
     subject = _("{first} to {last}", first=arms[0].title, last=arms[-1].title)
-    return [to_fixed(subject, 0.0, _("no slope"), slope, found)]
+    return [to_fixed(subject, 0.0, _("no slope"), slope, fitted_slopes)]
 
 
 PROBES = (

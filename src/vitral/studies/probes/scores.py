@@ -16,9 +16,9 @@ from vitral.studies.probe import (
     Axis,
     Check,
     Comparison,
-    Curve,
     Dots,
     Fixed,
+    Line,
     Lines,
     Means,
     Note,
@@ -103,7 +103,7 @@ def _independent(result: StudyResult, measured: Plain) -> View:
     saturation = (_saturated(measured, "none", rises=True), _saturated(measured, "sqrt", rises=False))
     axes = Axis(_("d_k (components of a head)"), log=True, ticks=d_ks), Axis(_(LABELS["sensitivity_median"]), log=True)
     curves = [
-        Curve(_(title), d_ks, [value if value > 0 else None for value in scales[scale]["sensitivity_median"]])
+        Line(_(title), d_ks, [value if value > 0 else None for value in scales[scale]["sensitivity_median"]])
         for scale, title in TITLES.items()
     ]
     return View(
@@ -222,13 +222,13 @@ def _slope(scale: str, arms: Arms) -> list[Comparison]:
     Of the arms with this scale, the first of each d_k.
     """
     by_width = {arm.first["d_head"]: arm for arm in reversed(arms) if _scale(arm) == scale}
-    found = exponents([*by_width.values()], "d_head", ALIGNED["trained"])
-    if not found:
+    fitted = exponents([*by_width.values()], "d_head", ALIGNED["trained"])
+    if not fitted:
         return []
     low, high = map(D_K.show, (min(by_width), max(by_width)))
     subject = _("{scale}, trained, d_k {low} to {high}", scale=_(TITLES[scale]), low=low, high=high)
     slope = Quantity(_("exponent of the score variance over that of independent q and k"), digits=2)
-    return [to_fixed(subject, 0.0, _("0, independent at every d_k"), slope, found)]
+    return [to_fixed(subject, 0.0, _("0, independent at every d_k"), slope, fitted)]
 
 
 def _scale(arm: ArmMeasures) -> Any:

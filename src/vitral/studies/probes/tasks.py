@@ -39,7 +39,7 @@ from vitral.studies.probe import (
     Arms,
     Axis,
     Course,
-    Curve,
+    Lines,
     Plain,
     Probe,
     Quantity,
@@ -102,7 +102,7 @@ def half_way(curve: Sequence[tuple[float, float | None]], least: float) -> float
     >>> half_way([(0, 4.0), (10, 3.0), (20, 1.0), (30, 0.0)], least=1.0)
     15.0
     """
-    known = [(place, value) for place, value in curve if value is not None]
+    known = [(x, value) for x, value in curve if value is not None]
     if len(known) < max(2, len(curve)) or abs(known[-1][1] - known[0][1]) < least:
         return None
     way, half = known[-1][1] - known[0][1], (known[-1][1] + known[0][1]) / 2
@@ -169,8 +169,8 @@ def in_context(trained: Trained) -> Plain:
     look = partial(chain_distances, states=states, concentration=task.concentration)
 
     def briefly(model: Transformer) -> Plain:
-        found = look(model, rows[:few])
-        return {key: found[key] for key in ("losses", "divergence")}
+        measured = look(model, rows[:few])
+        return {key: measured[key] for key in ("losses", "divergence")}
 
     return {"steps": along_training(trained, briefly), "last": look(trained.model, rows)}
 
@@ -263,7 +263,7 @@ def induction(trained: Trained) -> Plain:
 
 def _best(score: str) -> Read:
     """The highest score of a head."""
-    return lambda found: max(every(found, f"layers/*/heads/*/{score}"), default=None)
+    return lambda measured: max(every(measured, f"layers/*/heads/*/{score}"), default=None)
 
 
 def _curve(run: Mapping[str, Any], read: Read) -> list[tuple[float, float | None]]:
@@ -377,7 +377,7 @@ def answers(trained: Trained) -> Plain:
         raise UsageError("{arm} is not trained on questions with answers", arm=trained.arm)
     records = split.segments[reading.fits(split)]
     chosen = records[:: max(1, len(records) // trained.size(*QUESTIONS))]
-    inputs, targets = reading.pair(split, reading.places(split, chosen))
+    inputs, targets = reading.pair(split, reading.indices(split, chosen))
     forced, free = right_tokens(trained.model, inputs, targets, split.answers.closes)
     asked = targets != IGNORED
     wrong = (asked & ~forced).long()
@@ -405,9 +405,9 @@ def right_tokens(
     written = own[:, -targets.shape[1] :]
     with torch.inference_mode():
         forced = predicted(model, inputs).argmax(-1)
-        for place in range(1, targets.shape[1]):
+        for position in range(1, targets.shape[1]):
             said = predicted(model, own).argmax(-1)
-            written[:, place] = torch.where(asked[:, place - 1], said[:, place - 1], written[:, place])
+            written[:, position] = torch.where(asked[:, position - 1], said[:, position - 1], written[:, position])
         free = predicted(model, own).argmax(-1)
     ended = ((free == closes) & asked).long()
     return asked & (forced == targets), asked & (free == targets) & (ended.cumsum(1) == ended)
@@ -445,15 +445,13 @@ def _by_length(result: StudyResult, arms: Arms) -> View:
     """The first arm by the length of the answer, where its answers have enough lengths for a curve."""
     if len(arms[0].first["lengths"]) < LENGTHS:
         return View()
-    curves = list[Curve]()
-    for quantity in (FORCED, FREE, EXACT, INDEPENDENT):
-        title, axes = (
-            _("By length: {arm}", arm=arms[0].title),
-            (Axis(N_("tokens of the answer")), Axis(N_("right (share)"))),
-        )
-        figure = Course(title, *axes, partial(_points, quantity)).of(arms[:1])
-        curves += [replace(one, label=quantity.told, theory=quantity is INDEPENDENT) for one in figure.curves]
-    return View(figure=replace(figure, curves=curves))
+    axes = Axis(N_("tokens of the answer")), Axis(N_("right (share)"))
+    curves = [
+        replace(curve, label=quantity.title, look=look)
+        for quantity, look in ((FORCED, "marked"), (FREE, "marked"), (EXACT, "marked"), (INDEPENDENT, "theory"))
+        for curve in Course("", *axes, partial(_points, quantity)).of(arms[:1]).curves
+    ]
+    return View(figure=Lines(_("By length: {arm}", arm=arms[0].title), *axes, curves))
 
 
 def _points(quantity: Quantity, run: Mapping[str, Any]) -> list[tuple[float, float | None]]:

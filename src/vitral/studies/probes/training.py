@@ -47,18 +47,18 @@ def passes(trained: Trained) -> Plain:
     """
     tokens = len(trained.dataset.splits["train"].tokens)
     per_step = trained.num_tokens / trained.run.config["training"]["steps"] / tokens
-    found = [
+    evaluations = [
         (one["step"] * per_step, one["validation_loss"], one["test_loss"])
         for one in trained.run.folder.metrics("evaluation")
     ]
-    after, _validation, lowest = min(found, key=lambda one: one[1])
+    after, _validation, lowest = min(evaluations, key=lambda one: one[1])
     return {
         "tokens": tokens,
         "passes": trained.num_tokens / tokens,
-        "curve": [[passes, test] for passes, _, test in found],
+        "curve": [[passes, test] for passes, _, test in evaluations],
         "lowest": lowest,
         "after": after,
-        "last": found[-1][2],
+        "last": evaluations[-1][2],
     }
 
 

@@ -66,9 +66,9 @@ def meaning(trained: Trained) -> Plain:
     require_causal_lm(trained)
     run, splits = trained.run, trained.dataset.splits
     most, fresh = trained.size(*MOST_WORDS), untrained(run.model, trained.seed)
-    found = word_measures(run.model, run.tokenizer, splits, most_words=most)
-    lists = word_lists()[found["language"]]
-    return found | {
+    measured = word_measures(run.model, run.tokenizer, splits, most_words=most)
+    lists = word_lists()[measured["language"]]
+    return measured | {
         "untrained": word_measures(fresh, run.tokenizer, splits, most_words=most),
         "counted": {"pairs": counted_pairs(run.tokenizer, splits["train"], lists.pairs)},
     }
@@ -153,14 +153,14 @@ def by_items(arm: ArmMeasures, others: Arms) -> list[Comparison]:
     Each kind of pairs against chance and against each reference; the separation of senses against none and against the
     untrained model.
     """
-    found = []
+    comparisons = []
 
     def against(quantity: Quantity, value: float, meaning: str, read: Callable[..., dict[int, float]]) -> None:
         own = _over_seeds(arm, read)
-        found.append(to_fixed(arm.title, value, meaning, quantity, own, arm.name, "items"))
+        comparisons.append(to_fixed(arm.title, value, meaning, quantity, own, arm.name, "items"))
         for other in others:
             if rival := _over_seeds(other, read):
-                found.append(Comparison(arm.title, other.title, quantity, own, rival, arm.name, sample="items"))
+                comparisons.append(Comparison(arm.title, other.title, quantity, own, rival, arm.name, sample="items"))
 
     for kind in dict.fromkeys(pair["kind"] for pair in arm.first["pairs"]):
         right = Quantity(_("{kind}: right sentence preferred", kind=_(kind)), RIGHT.read, better="higher")
@@ -169,11 +169,11 @@ def by_items(arm: ArmMeasures, others: Arms) -> list[Comparison]:
     gains = _over_seeds(arm, _gains).values()
     if len(gains) >= LEAST_SENSES and max(map(abs, gains)) >= SAME:
         against(GAIN, 0.0, _("none (0)"), _gains)
-    return found
+    return comparisons
 
 
 def _gains(run: Mapping[str, Any]) -> dict[int, float]:
-    return {index: places[-1] - places[0] for index, places in enumerate(separations(run["senses"]))}
+    return {index: by_block[-1] - by_block[0] for index, by_block in enumerate(separations(run["senses"]))}
 
 
 def _over_seeds(arm: ArmMeasures, read: Callable[[Mapping[str, Any]], Mapping[Item, float]]) -> dict[Item, float]:
@@ -272,11 +272,11 @@ def _related(result: StudyResult, arms: Arms) -> View:
 
 
 def _agreement(arm: ArmMeasures) -> list[Comparison]:
-    found = _over_seeds(arm, agreement_items)
-    if not found:
+    items = _over_seeds(arm, agreement_items)
+    if not items:
         return []
-    tested = {_("mean of all heads"): all_heads(found)}
-    if (chosen := chosen_head(found)) is not None:
+    tested = {_("mean of all heads"): all_heads(items)}
+    if (chosen := chosen_head(items)) is not None:
         tested[_("block {block}, head {head}", block=chosen[0][0], head=chosen[0][1])] = chosen[1]
     quantity = Quantity(AGREEMENT, unit=N_("of weight"))
     return [
@@ -363,7 +363,10 @@ def _view(result: StudyResult, arms: Arms) -> View:
     comparisons, first = [], arms[0].first
     for one in each:
         comparisons += [*Against(COMPARED, sample="prompts").of(result, one), *against_nearest(one)]
-    prompts, written = first["prompts"], {_told(name): rows[0]["text"] for name, rows in first["strategies"].items()}
+    prompts, written = (
+        first["prompts"],
+        {_strategy_name(name): rows[0]["text"] for name, rows in first["strategies"].items()},
+    )
     return View(
         _(ABOUT, prompts=len(prompts), tokens=first["length"], seeds=len(arms[0].runs)),
         [Means(one, SHOWN, _("Means over prompts and models."), _("strategy")) for one in each],
@@ -373,7 +376,7 @@ def _view(result: StudyResult, arms: Arms) -> View:
     )
 
 
-def _told(name: str) -> str:
+def _strategy_name(name: str) -> str:
     """A strategy as people read it; a measurement has its English name."""
     return _(BEAM if name == BEAM else name)
 
@@ -383,9 +386,10 @@ def by_prompt(arm: ArmMeasures, prefix: str = "", name: str = "") -> list[ArmMea
 
     The numbers of one prompt are averaged over seeds, because models of several seeds continue the same prompts.
     """
-    means = mean_measures(list(arm.runs.values()))
+    means = mean_measures([run["strategies"] for run in arm.runs.values()])
     return [
-        ArmMeasures(name, f"{prefix}{_told(one)}", arm.config, dict(enumerate(rows))) for one, rows in means.items()
+        ArmMeasures(name, f"{prefix}{_strategy_name(one)}", arm.config, dict(enumerate(rows)))
+        for one, rows in means.items()
     ]
 
 

@@ -2,6 +2,7 @@
 
 import { reach } from "../marks/plain";
 import type { About, Source, Tensor, Values } from "../source";
+import { row } from "../rows";
 import { ratings } from "../wanted";
 
 export interface Reader {
@@ -30,8 +31,7 @@ const ROUNDING = 1e-4;
 export function isPairs({ values: { logits } }: { values: { logits?: Tensor } }, ids: readonly number[], at: number): boolean {
   const places = ids.flatMap((id, place) => (id === ids[at] ? [place] : []));
   if (!logits || places.length < 2) return false;
-  const wide = logits.shape[2];
-  const rows = places.map((place) => logits.data.subarray(place * wide, (place + 1) * wide));
+  const rows = places.map((place) => row(logits, 0, place));
   const most = reach(rows[0]);
-  return rows.every((row) => Array.from(row).every((each, id) => Math.abs(each - rows[0][id]) <= ROUNDING * most));
+  return rows.every((other) => Array.from(other).every((each, id) => Math.abs(each - rows[0][id]) <= ROUNDING * most));
 }

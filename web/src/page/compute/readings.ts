@@ -1,15 +1,9 @@
 // What panes read off the values of a sentence: surprise, lengths, shares of attention, and what each part contributes.
 
 import { About, LENS, Tensor, Values } from "../source";
-import { rowOf } from "../rows";
+import { row, rowOf } from "../rows";
 
 export type Cells = ArrayLike<number>;
-
-/** A row of the last axis. */
-function at(value: Tensor, position: number): Float32Array | Float64Array {
-  const width = value.shape[value.shape.length - 1];
-  return value.data.subarray(position * width, (position + 1) * width);
-}
 
 export interface Surprise {
   /** −ln p of each token, after those before it; NaN for the first. */
@@ -21,7 +15,7 @@ export interface Surprise {
 export function surprise(logits: Tensor, ids: readonly number[]): Surprise {
   const losses = new Float64Array(ids.length).fill(NaN);
   const ranks = new Int32Array(ids.length);
-  for (let place = 1; place < ids.length; place++) [losses[place], ranks[place]] = ratingOf(at(logits, place - 1), ids[place]);
+  for (let place = 1; place < ids.length; place++) [losses[place], ranks[place]] = ratingOf(row(logits, place - 1), ids[place]);
   return { losses, ranks };
 }
 
@@ -50,11 +44,11 @@ export function readOff(logits: Tensor): { ids: Int32Array; shares: Float64Array
   const count = logits.data.length / width;
   const [ids, shares] = [new Int32Array(count), new Float64Array(count)];
   for (let place = 0; place < count; place++) {
-    const row = at(logits, place);
+    const shown = row(logits, place);
     let best = 0;
-    for (let id = 1; id < width; id++) if (row[id] > row[best]) best = id;
+    for (let id = 1; id < width; id++) if (shown[id] > shown[best]) best = id;
     let sum = 0;
-    for (let id = 0; id < width; id++) sum += Math.exp(row[id] - row[best]);
+    for (let id = 0; id < width; id++) sum += Math.exp(shown[id] - shown[best]);
     ids[place] = best;
     shares[place] = 1 / sum;
   }

@@ -24,7 +24,7 @@ export async function swept(program: Program, asked: Swept, tell: Tell, isWanted
   const names = [LOGITS, ...places.map(({ at }) => at)];
   const values = (of: readonly number[]) => program.values(sentence(of, given), names);
   const [own, theirs] = [values(ids), others && values(others)];
-  let [began, made]: [number, number[]] = [performance.now(), []];
+  let [began, made]: [number, number[]] = [-Infinity, []]; // the first one is told at once
   for (let cell = 0; cell < places.length * ids.length; cell++) {
     const edit = editOf(asked, cell);
     const value = edited(program.valueOf(own, edit.at), edit, theirs ? program.valueOf(theirs, edit.at) : undefined);

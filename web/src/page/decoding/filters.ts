@@ -37,9 +37,9 @@ const most = (logits: ArrayLike<number>): number => {
 };
 
 /** Probabilities of logits; one of -Infinity has none. */
-export function softmax(logits: Float64Array): Float64Array {
+export function softmax(logits: ArrayLike<number>): Float64Array {
   const largest = most(logits);
-  const made = logits.map((each) => Math.exp(each - largest));
+  const made = Float64Array.from(logits, (each) => Math.exp(each - largest));
   let sum = 0;
   for (const each of made) sum += each;
   return made.map((each) => each / sum);

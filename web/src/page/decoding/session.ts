@@ -1,11 +1,12 @@
 // What is going on in the choice: branches that were taken, a text that goes on by itself, beams that grow.
 
 import { Signal, batch, signal } from "@preact/signals";
-import { ahead, beams, chosen, edits, encoded, held, ids, origin, ownNumber, position, readings, sampling, seed, shown, source, text, writes } from "../state";
+import { UNFILTERED, ahead, beams, chosen, edits, encoded, held, ids, origin, ownNumber, pause as painted, position, readings, sampling, seed, shown, source, text, writes } from "../state";
 import type { Edit, Source } from "../source";
 import { Hypothesis, ROOT, grow, tokensOf } from "./beam";
 import { uniform } from "./draw";
 import { distribution } from "./filters";
+import { reasonOf } from "../words";
 
 /** A token that was generated, and the probability with which it was drawn. */
 export interface Made {
@@ -100,7 +101,6 @@ export function pause(): void {
 }
 
 let run = 0;
-const painted = (): Promise<void> => new Promise((done) => setTimeout(done));
 
 function stop(): void {
   run++;
@@ -115,7 +115,7 @@ async function guarded(is: Signal<boolean>, work: (isWanted: () => boolean) => P
   try {
     await work(() => now === run);
   } catch (error) {
-    if (now === run) fault.value = error instanceof Error ? error.message : String(error);
+    if (now === run) fault.value = reasonOf(error);
   }
   if (now !== run) return;
   batch(() => {
@@ -154,7 +154,7 @@ const looksAhead = () => guarded(isSearching, async (isWanted) => {
   while (live.value.length && grownTo() < ahead.value) {
     const logits: ArrayLike<number>[] = [];
     for (const each of live.value) {
-      const draws = { sampling: { ...sampling.value, temperature: 1, top_k: null, top_p: null, min_p: null }, numbers: [0], prompt: from.length, edits: edits.value };
+      const draws = { sampling: UNFILTERED, numbers: [0], prompt: from.length, edits: edits.value };
       for await (const one of asked.next([...from, ...tokensOf(each)], draws)) logits.push(one.logits);
       if (!isWanted()) return;
     }

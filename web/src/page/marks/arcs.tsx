@@ -4,8 +4,8 @@ import { css, glassOf, INKS, isClear, Theme } from "./colour";
 import { centre, Columns } from "./columns";
 import { Common, Drawn, useScene } from "./drawn";
 import { lettersShapes } from "./panes";
-import { lattice } from "./grid";
-import { Numbers, Written } from "./plain";
+import { oneRow } from "./grid";
+import { Numbers } from "./plain";
 import { Scene, Shape } from "./scene";
 import { theme } from "./theme";
 
@@ -18,7 +18,6 @@ export interface ArcsProps extends Common {
   row: number;
   height?: number;
   say(column: number): string;
-  number?: Written;
 }
 
 const WIDEST = 16;
@@ -61,7 +60,7 @@ export function arcsScene(given: Pick<ArcsProps, "tokens" | "columns" | "weights
 export function Arcs(props: ArcsProps) {
   const { tokens, columns, weights, row, height = 130, say } = props;
   const scene = useScene(() => arcsScene({ tokens, columns, weights, row, height }, theme.value), [tokens, columns, weights, row, height]);
-  const cells = lattice({ rows: 1, columns: tokens.length, edges: columns.edges, tall: height, rowName: () => props.label, say: ({ column }) => say(column) });
+  const cells = oneRow(props.label, tokens.length, columns.edges, height, say);
   return <Drawn {...props} scene={scene} lattice={cells} picked={{ row: 0, column: row }} />;
 }
 

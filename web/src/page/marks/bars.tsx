@@ -3,11 +3,12 @@
 import { css, glassOf, INKS, isClear, Theme } from "./colour";
 import { centre, Columns, widthOf } from "./columns";
 import { Common, Drawn, useScene } from "./drawn";
-import { lattice } from "./grid";
-import { Numbers, reach, ticks, Written, written } from "./plain";
+import { lattice, oneRow } from "./grid";
+import { Numbers, reach, ticks } from "./plain";
 import { Scene, Shape } from "./scene";
 import { paneShapes } from "./panes";
 import { theme } from "./theme";
+import { number } from "../words";
 
 // ------------------------------------------------------------------------------------------------------ under the sentence
 
@@ -25,7 +26,6 @@ export interface HangingProps extends Common {
   /** Lines of short texts beneath, one text for each token; the bold ones stand out. */
   notes?: readonly (readonly { text: string; bold?: boolean }[])[];
   say(column: number): string;
-  number?: Written;
 }
 
 /** How thick the bar of a column is. */
@@ -37,8 +37,8 @@ export const thickness = (columns: Columns, at: number): number => {
 /** The height of a line of notes. */
 export const NOTE = 22;
 
-export function hangingScene(given: Pick<HangingProps, "tokens" | "columns" | "values" | "lines" | "most" | "height" | "unit" | "number" | "notes">, look: Theme): Scene {
-  const { tokens, columns, values, lines, height = 84, unit, notes = [], number = written } = given;
+export function hangingScene(given: Pick<HangingProps, "tokens" | "columns" | "values" | "lines" | "most" | "height" | "unit" | "notes">, look: Theme): Scene {
+  const { tokens, columns, values, lines, height = 84, unit, notes = [] } = given;
   const inks = INKS[look];
   const most = given.most ?? Math.max(reach(values, 0.5), lines ? reach(lines, 0.5) : 0) * 1.02;
   const down = (value: number) => (Math.max(0, value) / most) * height;
@@ -75,9 +75,9 @@ export function hangingScene(given: Pick<HangingProps, "tokens" | "columns" | "v
 }
 
 export function Hanging(props: HangingProps) {
-  const { tokens, columns, values, lines, most, height = 84, unit, number, notes, say } = props;
-  const scene = useScene(() => hangingScene({ tokens, columns, values, lines, most, height, unit, number, notes }, theme.value), [tokens, columns, values, lines, most, height, unit, number, notes]);
-  const cells = lattice({ rows: 1, columns: tokens.length, edges: columns.edges, tall: height, rowName: () => unit, say: ({ column }) => say(column) });
+  const { tokens, columns, values, lines, most, height = 84, unit, notes, say } = props;
+  const scene = useScene(() => hangingScene({ tokens, columns, values, lines, most, height, unit, notes }, theme.value), [tokens, columns, values, lines, most, height, unit, notes]);
+  const cells = oneRow(unit, tokens.length, columns.edges, height, say);
   return <Drawn {...props} scene={scene} lattice={cells} />;
 }
 
@@ -96,7 +96,6 @@ export interface UnrolledProps extends Common {
   /** Numbers that are drawn faintly behind. */
   faint?: Numbers;
   name(dimension: number): string;
-  number?: Written;
 }
 
 /** Signed bars: colour up for plus, lead down for minus. */
@@ -122,14 +121,11 @@ export function unrolledScene(given: Pick<UnrolledProps, "values" | "token" | "w
 }
 
 export function Unrolled(props: UnrolledProps) {
-  const { values, token, width, height = 64, order, most, faint, name, number = written } = props;
+  const { values, token, width, height = 64, order, most, faint, name } = props;
   const scene = useScene(() => unrolledScene({ values, token, width, height, order, most, faint }, theme.value), [values, token, width, height, order, most, faint]);
   const edges = Float64Array.from({ length: values.length + 1 }, (_, at) => (at * width) / values.length);
   const own = (column: number) => (order ? order[column] : column);
-  const cells = lattice({
-    rows: 1, columns: values.length, edges, tall: height, rowName: () => props.label,
-    say: ({ column }) => `${name(own(column))}: ${number(values[own(column)], 4)}`,
-  });
+  const cells = oneRow(props.label, values.length, edges, height, (column) => `${name(own(column))}: ${number(values[own(column)], 4)}`);
   return <Drawn {...props} scene={scene} lattice={cells} />;
 }
 

@@ -166,5 +166,5 @@ const SHOWN: Record<string, string> = { " ": "\u2423", "\n": "\u21b5", "\t": "\u
 export function visible(token: string): string {
   if (token === "") return "\u2205";
   return token.replace(/[\u0120\u2581]/g, " ").replace(/\u010a/g, "\n").replace(/[\s\u00a0]/g, (each) => SHOWN[each] ?? "\u2423")
-    .replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, "\ufffd");
+    .replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\p{Surrogate}]/gu, "\ufffd");
 }

@@ -1,6 +1,6 @@
 // A drawn mark: a scene on canvas or as SVG, and over it what the keyboard, the pointer and screen readers get of it.
 
-import { ComponentChildren, createElement } from "preact";
+import { ComponentChildren, createElement, Ref } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Grid, Lattice, Spot } from "./grid";
 import { elementOf, paint, Scene, Shape } from "./scene";
@@ -27,10 +27,14 @@ function svgOf(shape: Shape, key: number) {
   return createElement(name, { key, ...attributes }, shape.kind === "text" && shape.text);
 }
 
+/** A canvas of a mark, which `paint` makes as fine as the screen. */
+export const surfaceOf = (canvas: Ref<HTMLCanvasElement>, width: number, height: number, name?: string) =>
+  <canvas ref={canvas} class={name} width={1} height={1} style={{ width: `${width}px`, height: `${height}px` }} aria-hidden="true" />;
+
 function Canvas({ scene }: { scene: Scene }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   useLayoutEffect(() => paint(canvas.current!, scene, fineness.value), [scene, fineness.value]);
-  return <canvas ref={canvas} width={1} height={1} style={{ width: `${scene.width}px`, height: `${scene.height}px` }} aria-hidden="true" />;
+  return surfaceOf(canvas, scene.width, scene.height);
 }
 
 /** More shapes than these are drawn by canvas: each element of an SVG costs a keystroke. */

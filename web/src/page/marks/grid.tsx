@@ -38,6 +38,10 @@ export function lattice(given: {
   };
 }
 
+/** One row of columns, which says what each column is. */
+export const oneRow = (name: string, columns: number, edges: ArrayLike<number>, tall: number, say: (column: number) => string): Lattice =>
+  lattice({ rows: 1, columns, edges, tall, rowName: () => name, say: ({ column }) => say(column) });
+
 const STEPS: Record<string, [number, number]> = {
   ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], PageUp: [-8, 0], PageDown: [8, 0],
   Home: [0, -Infinity], End: [0, Infinity],

@@ -3,7 +3,7 @@
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { css, INKS, Theme, visible } from "./colour";
 import { Columns, widthOf } from "./columns";
-import { Common, Drawn, useScene } from "./drawn";
+import { Common, Drawn, surfaceOf, useScene } from "./drawn";
 import { glaze, NONE, strengths } from "./glass";
 import { lattice, Lattice, Spot } from "./grid";
 import { Numbers } from "./plain";
@@ -137,7 +137,7 @@ function HeatInGrid(props: HeatProps & { columns: Columns }) {
     rows: named.length, columns: tokens.length, edges: columns.edges, left: gutter, tall: rowHeight(columns),
     rowName: (at) => visible(named[at]), say, missing: ({ row: time, column }) => !(values[time * tokens.length + column] > -Infinity),
   });
-  const surface = <canvas ref={canvas} width={1} height={1} style={{ width: `${scene.width}px`, height: `${scene.height}px` }} aria-hidden="true" />;
+  const surface = surfaceOf(canvas, scene.width, scene.height);
   return <Drawn {...props} scene={scene} lattice={cells} surface={surface} />;
 }
 
@@ -258,7 +258,7 @@ function HeatFree(props: HeatProps) {
       }}
       onPointerUp={() => (drag.current = null)}>
       <Drawn {...props} scene={scene} lattice={cells}
-        surface={<canvas ref={canvas} width={1} height={1} style={{ width: `${width}px`, height: `${width}px` }} aria-hidden="true" />} />
+        surface={surfaceOf(canvas, width, width)} />
     </div>
   );
 }

@@ -3,11 +3,12 @@
 
 import { css, INKS, Theme } from "./colour";
 import { Common, Drawn } from "./drawn";
-import { lattice } from "./grid";
+import { oneRow } from "./grid";
 import { Pane, paneShapes } from "./panes";
-import { Written, ticks } from "./plain";
+import { ticks } from "./plain";
 import { Scene, Shape, Text } from "./scene";
 import { theme } from "./theme";
+import { number } from "../words";
 
 export type Curve = readonly (readonly [step: number, loss: number])[];
 
@@ -23,7 +24,6 @@ export interface LearningProps extends Common {
   chosen: number;
   width: number;
   height: number;
-  number: Written;
   say(stop: number): string;
 }
 
@@ -45,7 +45,7 @@ function placeOf(stops: readonly number[], step: number): number {
   return after - 1 + Math.log(Math.max(step, from) / from) / Math.log(to / from);
 }
 
-function sceneOf({ stops, training, validation, lines, said, chosen, width, height, number }: LearningProps, look: Theme): Scene {
+function sceneOf({ stops, training, validation, lines, said, chosen, width, height }: LearningProps, look: Theme): Scene {
   const { ink, soft, hair, clear } = INKS[look];
   const edges = columnsOf(stops.length, width);
   const [wide, right] = [edges[1] - edges[0], edges[stops.length]];
@@ -94,6 +94,6 @@ function sceneOf({ stops, training, validation, lines, said, chosen, width, heig
 export function Learning(props: LearningProps) {
   const { stops, chosen, width, label, say } = props;
   const scene = sceneOf(props, theme.value);
-  const cells = lattice({ rows: 1, columns: stops.length, edges: columnsOf(stops.length, width), tall: scene.height, rowName: () => label, say: ({ column }) => say(column) });
+  const cells = oneRow(label, stops.length, columnsOf(stops.length, width), scene.height, say);
   return <Drawn {...props} picked={{ row: 0, column: chosen }} scene={scene} lattice={cells} />;
 }

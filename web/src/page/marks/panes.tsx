@@ -3,7 +3,7 @@
 import { css, EMPTY, INKS, isClear, pane, Theme, visible } from "./colour";
 import { centre, Columns, widthOf } from "./columns";
 import { Common, Drawn, useScene } from "./drawn";
-import { lattice } from "./grid";
+import { oneRow } from "./grid";
 import { Scene, Shape } from "./scene";
 import { theme } from "./theme";
 
@@ -77,9 +77,7 @@ export function panesScene(given: Pick<PanesProps, "panes" | "columns" | "chosen
 export function Panes(props: PanesProps) {
   const { panes, columns, chosen, marked, open, height = 54, say } = props;
   const scene = useScene(() => panesScene({ panes, columns, chosen, marked, open, height }, theme.value), [panes, columns, chosen, marked, open, height]);
-  const cells = lattice({
-    rows: 1, columns: panes.length, edges: columns.edges, tall: height, rowName: () => props.label, say: ({ column }) => say(column),
-  });
+  const cells = oneRow(props.label, panes.length, columns.edges, height, say);
   return <Drawn {...props} scene={scene} lattice={cells} picked={chosen === undefined ? null : { row: 0, column: chosen }} />;
 }
 

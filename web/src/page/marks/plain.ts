@@ -1,15 +1,10 @@
 // Small things that several marks use.
 
+import { number } from "../words";
+
 export type Numbers = ArrayLike<number>;
-export type Written = (value: number, digits?: number) => string;
-
-/** A number where the page says nothing better: a true minus, a dot. */
-export const written: Written = (value, digits = 2) =>
-  Number.isNaN(value) ? "NaN" : !Number.isFinite(value) ? (value > 0 ? "∞" : "−∞")
-  : (value < 0 && Number(value.toFixed(digits)) !== 0 ? "−" : "") + Math.abs(value).toFixed(digits);
-
 /** With its sign, for terms of a sum. */
-export const signed = (value: number, number: Written, digits = 2): string => (value >= 0 ? "+" : "") + number(value, digits);
+export const signed = (value: number, digits = 2): string => (value >= 0 ? "+" : "") + number(value, digits);
 
 /** The largest magnitude of what is finite, at least `least`. */
 export function reach(values: Numbers, least = 1e-12): number {

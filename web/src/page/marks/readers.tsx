@@ -4,10 +4,11 @@ import { css, INKS, Theme } from "./colour";
 import { centre, Columns } from "./columns";
 import { Common, Drawn, useScene } from "./drawn";
 import { thickness } from "./bars";
-import { lattice } from "./grid";
-import { Numbers, Written } from "./plain";
+import { oneRow } from "./grid";
+import { Numbers } from "./plain";
 import { Scene, Shape } from "./scene";
 import { theme } from "./theme";
+import { number } from "../words";
 
 export interface GainedProps extends Common {
   columns: Columns;
@@ -39,7 +40,7 @@ export function gainedScene({ columns, values, scale }: Pick<GainedProps, "colum
 export function Gained(props: GainedProps) {
   const { columns, values, scale, say } = props;
   const scene = useScene(() => gainedScene({ columns, values, scale }, theme.value), [columns, values, scale]);
-  const cells = lattice({ rows: 1, columns: values.length, edges: columns.edges, tall: scene.height, rowName: () => props.label, say: ({ column }) => say(column) });
+  const cells = oneRow(props.label, values.length, columns.edges, scene.height, say);
   return <Drawn {...props} scene={scene} lattice={cells} />;
 }
 
@@ -51,7 +52,6 @@ export interface RulerProps extends Common {
   width: number;
   /** At the right end: which way is better. */
   better: string;
-  number: Written;
 }
 
 const [AXIS, RISE, LETTER] = [62, 14, 6.9];
@@ -66,7 +66,7 @@ function apart(wishes: readonly number[], widths: readonly number[], room: numbe
 }
 
 /** Losses on a line from the smallest to the largest: a model's name above, a table's below. */
-export function rulerScene({ marks, width, better, number }: Pick<RulerProps, "marks" | "width" | "better" | "number">, look: Theme): Scene {
+export function rulerScene({ marks, width, better }: Pick<RulerProps, "marks" | "width" | "better">, look: Theme): Scene {
   const inks = INKS[look];
   const all = marks.map(({ value }) => value);
   const [low, high] = [Math.min(...all), Math.max(...all)];
@@ -92,7 +92,7 @@ export function rulerScene({ marks, width, better, number }: Pick<RulerProps, "m
 }
 
 export function Ruler(props: RulerProps) {
-  const { marks, width, better, number } = props;
-  const scene = useScene(() => rulerScene({ marks, width, better, number }, theme.value), [marks, width, better, number]);
+  const { marks, width, better } = props;
+  const scene = useScene(() => rulerScene({ marks, width, better }, theme.value), [marks, width, better]);
   return <Drawn {...props} scene={scene} />;
 }

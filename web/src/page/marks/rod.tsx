@@ -3,9 +3,10 @@
 import { useRef } from "preact/hooks";
 import { css, glassOf, inkOn, INKS, isClear, Theme, visible } from "./colour";
 import { Common, Drawn, useScene } from "./drawn";
-import { Numbers, Written, written } from "./plain";
+import { Numbers } from "./plain";
 import { Scene, Shape } from "./scene";
 import { theme } from "./theme";
+import { number } from "../words";
 
 export interface RodProps extends Common {
   tokens: readonly string[];
@@ -19,7 +20,6 @@ export interface RodProps extends Common {
   width: number;
   /** What the token under the number says. */
   say(u: number, token: number): string;
-  number?: Written;
 }
 
 /** The place of the first token whose cumulated share is above u. */
@@ -62,8 +62,8 @@ function rod(tokens: readonly string[], shares: Numbers, y: number, tall: number
   return shapes;
 }
 
-export function rodScene(given: Pick<RodProps, "tokens" | "shares" | "others" | "u" | "width" | "number">, look: Theme): Scene {
-  const { tokens, shares, others = [], u, width, number = written } = given;
+export function rodScene(given: Pick<RodProps, "tokens" | "shares" | "others" | "u" | "width">, look: Theme): Scene {
+  const { tokens, shares, others = [], u, width } = given;
   const inks = INKS[look];
   const shapes = rod(tokens, shares, TOP, TALL, width, look);
   others.forEach((each, at) => shapes.push(...rod(tokens, each, TOP + TALL + 9 + at * (THIN + 5), THIN, width, look)));
@@ -78,8 +78,8 @@ export function rodScene(given: Pick<RodProps, "tokens" | "shares" | "others" | 
 }
 
 export function Rod(props: RodProps) {
-  const { tokens, shares, others, u, onDraw, width, label, say, number } = props;
-  const scene = useScene(() => rodScene({ tokens, shares, others, u, width, number }, theme.value), [tokens, shares, others, u, width, number]);
+  const { tokens, shares, others, u, onDraw, width, label, say } = props;
+  const scene = useScene(() => rodScene({ tokens, shares, others, u, width }, theme.value), [tokens, shares, others, u, width]);
   const node = useRef<HTMLDivElement>(null);
   const clamped = (value: number) => Math.min(1 - 2 ** -24, Math.max(0, value));
   const pull = (event: PointerEvent) => {

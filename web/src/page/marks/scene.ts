@@ -114,7 +114,7 @@ export function paint(canvas: HTMLCanvasElement, scene: Scene, scale: number, gr
 
 const escaped = (text: string) =>
   text.replace(/[&<>"]/g, (each) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[each]!)
-    .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, "\ufffd");
+    .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff\p{Surrogate}]/gu, "\ufffd");
 
 const attributes = (given: Record<string, string | number | undefined>) =>
   Object.entries(given).filter(([, value]) => value !== undefined)

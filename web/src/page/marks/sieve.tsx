@@ -2,7 +2,7 @@
 
 import { css, glassOf, inkOn, INKS, isClear, Theme, visible } from "./colour";
 import { Common, Drawn, useScene } from "./drawn";
-import { lattice } from "./grid";
+import { oneRow } from "./grid";
 import { Numbers } from "./plain";
 import { Scene, Shape } from "./scene";
 import { theme } from "./theme";
@@ -68,6 +68,6 @@ export function Sieve(props: SieveProps) {
   const scene = useScene(() => sieveScene({ tokens, shares, order, cut, width, height }, theme.value), [tokens, shares, order, cut, width, height]);
   const found = pieces({ shares, order, width });
   const edges = [...found.map(({ x }) => x), ...found.slice(-1).map(({ x, w }) => x + w)];
-  const cells = lattice({ rows: 1, columns: found.length, edges, tall: height, rowName: () => props.label, say: ({ column }) => say(found[column].id) });
+  const cells = oneRow(props.label, found.length, edges, height, (column) => say(found[column].id));
   return <Drawn {...props} scene={scene} lattice={cells} onPick={undefined} />;
 }

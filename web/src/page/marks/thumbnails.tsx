@@ -2,7 +2,7 @@
 
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { css, INKS, Theme } from "./colour";
-import { Common, Drawn, useScene } from "./drawn";
+import { Common, Drawn, surfaceOf, useScene } from "./drawn";
 import { glaze, pooled, strengths } from "./glass";
 import { Lattice, Spot } from "./grid";
 import { Numbers } from "./plain";
@@ -149,7 +149,7 @@ export function Thumbnails(props: ThumbnailsProps) {
   };
   return <Drawn {...props} scene={scene} lattice={cells}
     surface={<>
-      <canvas ref={canvas} width={1} height={1} style={{ width: `${width}px`, height: `${height}px` }} aria-hidden="true" />
-      <canvas ref={over} class="mark-over" width={1} height={1} style={{ width: `${width}px`, height: `${height}px` }} aria-hidden="true" />
+      {surfaceOf(canvas, width, height)}
+      {surfaceOf(over, width, height, "mark-over")}
     </>} />;
 }

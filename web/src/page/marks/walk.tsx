@@ -3,7 +3,7 @@
 import { css, glassOf, INKS, isClear, Rgb, Theme } from "./colour";
 import { Common, Drawn, useScene } from "./drawn";
 import { lattice } from "./grid";
-import { Written, written, signed } from "./plain";
+import { signed } from "./plain";
 import { Scene, Shape } from "./scene";
 import { theme } from "./theme";
 
@@ -25,16 +25,16 @@ export interface WalkProps extends Common {
   minus?: string;
   /** Room for the names at the left; 0 writes them above the bars. */
   gutter?: number;
+  digits?: number;
   say(row: number): string;
-  number?: Written;
 }
 
 const TALL = 27;
 const SMALL = 5;
 const tallOf = (term: Term, gutter: number) => (term.small ? SMALL : gutter ? TALL : 38);
 
-export function walkScene(given: Pick<WalkProps, "terms" | "total" | "width" | "plus" | "minus" | "gutter" | "number">, look: Theme): Scene {
-  const { terms, total, width, plus, minus, gutter = 150, number = written } = given;
+export function walkScene(given: Pick<WalkProps, "terms" | "total" | "width" | "plus" | "minus" | "gutter" | "digits">, look: Theme): Scene {
+  const { terms, total, width, plus, minus, gutter = 150, digits } = given;
   const inks = INKS[look];
   let [sum, low, high] = [0, 0, 0];
   for (const { value } of terms) {
@@ -44,7 +44,7 @@ export function walkScene(given: Pick<WalkProps, "terms" | "total" | "width" | "
   }
   low = Math.min(low, total);
   high = Math.max(high, total);
-  const label = 7.6 * Math.max(...terms.map(({ value, small }) => (small ? 0 : signed(value, number).length))) + 14;
+  const label = 7.6 * Math.max(...terms.map(({ value, small }) => (small ? 0 : signed(value, digits).length))) + 14;
   const [left, right] = [gutter ? gutter + Math.max(56, low < 0 ? label : 0) : low < 0 ? Math.max(52, label) : 2, width - Math.max(62, label)];
   const at = (value: number) => left + ((value - low) / (high - low || 1)) * Math.max(10, right - left);
   const glass = (token: string): Rgb => (isClear(token) ? inks.clear : glassOf(token, look));
@@ -70,22 +70,22 @@ export function walkScene(given: Pick<WalkProps, "terms" | "total" | "width" | "
       shapes.push({ kind: "rect", x: at(to) - 0.5, y: top, w: 1, h: tall, fill: css(inks.leading) });
       shapes.push(gutter ? { kind: "text", x: 0, y: y + 17, text: term.name, size: 13, fill: css(inks.soft) }
         : { kind: "text", ...beside(term.name), y: y + 12, text: term.name, size: 13, fill: css(inks.soft) });
-      const backwards = term.value < 0 && x - 7 - 7.6 * signed(term.value, number).length >= gutter;
-      shapes.push({ kind: "text", x: backwards ? x - 7 : x + w + 7, y: top + 13, text: signed(term.value, number), anchor: backwards ? "end" : "start", size: 13, fill: css(inks.ink) });
+      const backwards = term.value < 0 && x - 7 - 7.6 * signed(term.value, digits).length >= gutter;
+      shapes.push({ kind: "text", x: backwards ? x - 7 : x + w + 7, y: top + 13, text: signed(term.value, digits), anchor: backwards ? "end" : "start", size: 13, fill: css(inks.ink) });
     }
     y += tall;
     from = to;
   }
   const end = at(total);
   shapes.push({ kind: "rect", x: end - 1, y: y + 2, w: 2, h: 14, fill: css(inks.ink) });
-  shapes.push({ kind: "text", x: Math.min(width - 4.6 * signed(total, number).length, Math.max(gutter + 24, end)), y: y + 32, text: signed(total, number), size: 15, bold: true, anchor: "middle", fill: css(inks.ink) });
+  shapes.push({ kind: "text", x: Math.min(width - 4.6 * signed(total, digits).length, Math.max(gutter + 24, end)), y: y + 32, text: signed(total, digits), size: 15, bold: true, anchor: "middle", fill: css(inks.ink) });
   rail.h = y;
   return { width, height: y + 38, shapes };
 }
 
 export function Walk(props: WalkProps) {
-  const { terms, total, width, plus, minus, gutter = width < 560 ? 0 : 150, number, say } = props;
-  const scene = useScene(() => walkScene({ terms, total, width, plus, minus, gutter, number }, theme.value), [terms, total, width, plus, minus, gutter, number]);
+  const { terms, total, width, plus, minus, gutter = width < 560 ? 0 : 150, digits, say } = props;
+  const scene = useScene(() => walkScene({ terms, total, width, plus, minus, gutter, digits }, theme.value), [terms, total, width, plus, minus, gutter, digits]);
   const tops = [2];
   for (const term of terms) tops.push(tops[tops.length - 1] + tallOf(term, gutter));
   const cells = {

@@ -5,6 +5,7 @@ import type { Edit, Source, Values } from "../source";
 import { FEW, block, fault, head, origin, position, shown, terms, trail } from "../state";
 import { largest, row, rowOf } from "../rows";
 import { headOf, isSlow } from "../wanted";
+import { reasonOf } from "../words";
 import { Anatomy, Needed, Opened, Sheet, Spot } from "./opening";
 
 /** Places of the sentence that the pointed number is of. */
@@ -30,7 +31,7 @@ effect(() => {
   if (isWaiting.value || anatomy.peek()) return;
   from?.anatomy?.().then(
     (found) => origin.peek() === from && (anatomy.value = found),
-    (error: unknown) => origin.peek() === from && (closed.value = error instanceof Error ? error.message : String(error)),
+    (error: unknown) => origin.peek() === from && (closed.value = reasonOf(error)),
   );
 });
 
@@ -93,7 +94,7 @@ async function bring(needed: Needed, from: Source, { ids, edits }: { ids: number
       fetched.value++;
     });
   } catch (error) {
-    if (shown.peek()?.ids === ids) fault.value = error instanceof Error ? error.message : String(error);
+    if (shown.peek()?.ids === ids) fault.value = reasonOf(error);
   }
 }
 

@@ -90,7 +90,6 @@ export function Choice() {
             onDraw={(value) => (ownNumber.value = value)}
             width={room}
             say={(value, id) => t("u = {u}: {token}", { u: number(value, 3), token: visible(about.tokens[id]) })}
-            number={number}
           />
         </div>
         <p class="controls">

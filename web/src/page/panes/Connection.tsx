@@ -4,7 +4,7 @@ import { batch, computed, effect } from "@preact/signals";
 import { Line, Listed, Served, connection, newer, tokenIn } from "../served";
 import { beside, fault, origin, other, relation, run, second, shown, source } from "../state";
 import type { Relation } from "../source";
-import { Words, learn, number, t } from "../words";
+import { Words, learn, number, reasonOf, t } from "../words";
 import { Group } from "./Group";
 
 let line: Line | null = null;
@@ -42,7 +42,7 @@ async function change(to: number): Promise<void> {
       beside.value = before instanceof Served && before.run === accompanying() ? before : null; // when the two change places
     });
   } catch (error) {
-    if (own === changes) fault.value = error instanceof Error ? error.message : String(error);
+    if (own === changes) fault.value = reasonOf(error);
     return;
   }
   void complete();

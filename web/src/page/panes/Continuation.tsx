@@ -8,6 +8,7 @@ import { before, branch, clear, fault, grown, grownTo, isRunning, isSearching, l
 import { MOST_AHEAD, MOST_BEAMS, ahead, beams, edits, more, origin, shown, writes } from "../state";
 import { number, plural, t } from "../words";
 import { Group } from "./Group";
+import { Trouble } from "./pieces";
 import { gutter, width } from "./layout";
 
 /** A token as a pane of glass, as strong as its probability. */
@@ -48,7 +49,7 @@ export function GoingOn() {
         </label>
       </p>
       {edits.value.some((each) => each.do === "patch") && <p class="remark">{t("A patch changes the positions that both sentences have. Tokens that are generated after them are computed without it.")}</p>}
-      {fault.value && <p role="alert">{t("The numbers could not be computed: {reason}", { reason: fault.value })}</p>}
+      <Trouble of={fault.value} />
       {tokens.length > 0 && (
         <>
           <Group as="p" class="made" label={t("The text so far")}>
@@ -83,7 +84,6 @@ export function Write() {
     </p>
   );
 }
-
 
 export function Ahead() {
   const { about } = origin.value!;

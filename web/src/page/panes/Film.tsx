@@ -81,7 +81,7 @@ export function Film() {
           <Learning label={label} stops={all} training={{ name: t("training"), curve: film.training }} validation={{ name: t("validation"), curve: film.validation }}
             lines={(about.baselines ?? []).map(({ order, loss }) => ({ loss, name: t("{n}-gram {loss}", { n: order, loss: number(loss) }) }))}
             said={told.map((one) => one && { pane: { token: about.tokens[one.id], strength: FAINT + (1 - FAINT) * one.share }, notes: [one.share, one.loss].map((each) => (Number.isNaN(each) ? "" : number(each))) })}
-            chosen={at} width={width} height={narrow.value ? 200 : TALL} number={number} say={say} onPick={({ column }) => choose(all[column])} />
+            chosen={at} width={width} height={narrow.value ? 200 : TALL} say={say} onPick={({ column }) => choose(all[column])} />
           <div class="film-slider" style={{ marginLeft: `${first + wide / 2 - THUMB}px`, width: `${last * wide + 2 * THUMB}px` }}>
             <input type="range" min="0" max={last} step="1" value={at} aria-label={t("The step whose weights the page shows")} aria-valuetext={say(at)}
               onInput={(event) => { setPlaying(false); choose(all[Number(event.currentTarget.value)]); }} />

@@ -6,11 +6,11 @@ import { BarList } from "../marks/bars";
 import { visible } from "../marks/colour";
 import { largest, rowOf } from "../rows";
 import { About, Values, offset } from "../source";
-import { Shown, fillIn, gapsIn, hide, inText, origin, position, shown } from "../state";
+import { Shown, fillIn, gapAt, gapsIn, hide, inText, origin, position, shown } from "../state";
 import { number, ordinal, plural, rich, t } from "../words";
 import { Figure } from "./Figure";
 import { width } from "./layout";
-import { Live, Token, command, traced } from "./pieces";
+import { Live, Token, command, quoted, traced } from "./pieces";
 
 /** Fillings of a gap, as many as `vitral fill` lists; tokens on both sides that say which gap it is. */
 const [MOST_ROWS, AROUND] = [5, 4];
@@ -18,7 +18,7 @@ const WIDEST = 340;
 
 /** The probability of each token in a gap, as of `vitral fill`; −1 of those that fill none. */
 export function fillings(about: About, values: Values, gap: number): Float64Array {
-  const shares = softmax(Float64Array.from(rowOf(values, "logits", gap - offset(about))));
+  const shares = softmax(rowOf(values, "logits", gap - offset(about)));
   for (const id of [...about.specials, about.fills!.mask]) shares[id] = -1;
   return shares;
 }
@@ -36,10 +36,9 @@ function Ranked({ label, names, shares, before, onPick }: { label: string; names
 export function Gaps() {
   const now = shown.value!;
   const { about } = now.from;
-  const [gaps, far] = [gapsIn(about, now.ids), offset(about)];
+  const gaps = gapsIn(about, now.ids);
   if (!about.fills) return null;
-  // The place where a hidden token is predicted may be the one before it.
-  const spot = [position.value, position.value + far].find((at) => gaps.includes(at)) ?? position.value;
+  const spot = gapAt(position.value) ?? position.value;
   return (
     <section aria-labelledby="gaps">
       <div class="prose">
@@ -53,7 +52,7 @@ export function Gaps() {
         </p>
       </div>
       {gaps.length > 0 && (
-        <Figure id="gaps" label={t("The likeliest fillings. Enter puts one into the sentence.")} command={command("fill")} python={traced("logits", `0, ${gaps[0] - far}`)}
+        <Figure id="gaps" label={t("The likeliest fillings. Enter puts one into the sentence.")} command={command("fill")} python={`run.fill(${quoted()})`}
           caption={<>{t("Probability, with all gaps empty.")} {now.compared && t("The tick: the unchanged model.")}</>}>
           <div class="controls fillings">{gaps.map((gap) => <Gap now={now} gap={gap} key={gap} />)}</div>
         </Figure>
@@ -80,7 +79,7 @@ export function Labels() {
   const { labels } = origin.value!.about;
   const { values, compared } = shown.value!;
   if (!labels) return null;
-  const [shares, before] = [values, compared].map((each) => each && softmax(Float64Array.from(each.logits.data)));
+  const [shares, before] = [values, compared].map((each) => each && softmax(each.logits.data));
   const label = t("Which label fits?");
   return (
     <section aria-labelledby="labels">

@@ -188,7 +188,7 @@ export function Heads() {
             <span class="row-name" style={{ width: `${gutter.value - 12}px` }}>{t("the row")}</span>
             {ids.map((_, source) => {
               const wide = columns.value.edges[source + 1] - columns.value.edges[source];
-              return <span style={{ width: `${wide}px` }} class={source === ranked[0] && step.value === "weights" ? "most" : ""}>{wide > LEAST_NUMBER && !Number.isNaN(map[at * count + source]) ? number(map[at * count + source]) : ""}</span>;
+              return <span style={{ width: `${wide}px` }} class={source === ranked[0] && step.value === "weights" ? "most" : ""}>{wide > LEAST_NUMBER && !Number.isNaN(map[at * count + source]) ? number(Number(map[at * count + source].toFixed(2))) : ""}</span>;
             })}
           </div>
         )}

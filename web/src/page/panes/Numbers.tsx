@@ -185,7 +185,6 @@ function Terms({ opened, digits, open }: { opened: Opened; digits: number; open(
   const token = tokens.value[position.value] ?? "";
   const pick = (line: number) => (line < places.length ? open(target(spot, terms[places[line]], [...sum!.path, places[line]])) : (few.value *= TIMES));
   const say = (line: number) => `${line < places.length ? named(terms[places[line]], "", digits) : rows[line].name}: ${number(rows[line].value, isShares ? 4 : digits)}`;
-  const written = (each: number) => number(each, isShares ? 3 : Math.min(digits, 4));
   const isWhole = sum !== null && !sum.path.length;
   return (
     <Figure id="numbers" label={t("The terms of {cell}", { cell: cellName(spot.name, spot.index) })} python={pythonOf(spot.name, spot.index)} command={commandOf(spot.name, spot.index)}
@@ -196,7 +195,7 @@ function Terms({ opened, digits, open }: { opened: Opened; digits: number; open(
       </> : opened.is === "parameter" ? t("Nothing computes it: it is one of the model's numbers, and the way ends here.") : undefined}>
       {sum && (
         <Walk label={t("The terms of {cell}", { cell: cellName(spot.name, spot.index) })} terms={rows} total={total / unit} width={Math.min(width.value, 1040)} plus={token}
-          gutter={gutter.value ? gutter.value + 200 : 0} number={written} say={say} onPick={({ row }) => pick(row)}
+          gutter={gutter.value ? gutter.value + 200 : 0} digits={isShares ? 3 : Math.min(digits, 4)} say={say} onPick={({ row }) => pick(row)}
           onPoint={(at) => mark(at && at.row < places.length ? terms[places[at.row]] : null)} />
       )}
       {others.length > 0 && others.length <= 64 && <Others ways={others} spot={spot} digits={digits} open={open} value={value} />}

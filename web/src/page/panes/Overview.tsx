@@ -127,7 +127,7 @@ export function Overview() {
           </div>
         </div>
         <Line name={<>{t("pane of {token}, position {position}", { token: visible(tokens.value[spot.column]), position: spot.column })}<br /><small>{placeName(name)}</small></>}>
-          <Unrolled label={t("The numbers of one pane")} values={vector} token={tokens.value[spot.column]} width={columns.value.edges[ids.length]} order={order} number={number}
+          <Unrolled label={t("The numbers of one pane")} values={vector} token={tokens.value[spot.column]} width={columns.value.edges[ids.length]} order={order}
             name={(dimension) => t("dimension {number}", { number: dimension })} onPick={({ column }) => show(name, [0, spot.column, order[column]])} />
         </Line>
       </Figure>

@@ -98,7 +98,7 @@ function Both({ now, beside }: { now: Shown; beside: NonNullable<Shown["beside"]
         {pair.map((each, which) => (
           <Line name={<><Name of={each} /><br /><small>{t("{loss} nats here", { loss: number(mean(each.losses)) })}</small>{each.from.about.loss !== undefined && <><br /><small>{t("{loss} on the test text", { loss: number(each.from.about.loss, 3) })}</small></>}</>}>
             <div class="both">
-              <Hanging label={t("How surprised {name} was at each token", { name: each.from.about.name })} tokens={tokens.value} columns={columns.value} values={each.losses} most={most} height={TALL} unit={t("nats")} number={number}
+              <Hanging label={t("How surprised {name} was at each token", { name: each.from.about.name })} tokens={tokens.value} columns={columns.value} values={each.losses} most={most} height={TALL} unit={t("nats")}
                 onPick={({ column }) => (chosen.value = column)}
                 say={(place) => (place ? t("{token}: {loss} nats", { token: visible(tokens.value[place]), loss: number(each.losses[place], 3) }) : first)} />
               <div class="says">
@@ -111,7 +111,7 @@ function Both({ now, beside }: { now: Shown; beside: NonNullable<Shown["beside"]
         <Line name={<><b>{t("gained")}</b><br /><small>{known?.isAttention ? t("by attention, token by token") : t("by {name}, token by token", { name })}</small></>}>
           <div class="both">
             <Gained label={t("How much smaller the surprise of {name} is at each token", { name })} columns={columns.value} values={gains} scale={TALL / most} onPick={({ column }) => (chosen.value = column)}
-              say={(place) => (place ? t("{token}: {gain} nats", { token: visible(tokens.value[place]), gain: signed(gains[place], number, 3) }) : first)} />
+              say={(place) => (place ? t("{token}: {gain} nats", { token: visible(tokens.value[place]), gain: signed(gains[place], 3) }) : first)} />
             <small class="count">{known?.isAttention ? t("{count} of {all} tokens are easier with attention", count) : t("{count} of {all} tokens are easier for {name}", count)}</small>
           </div>
         </Line>
@@ -127,7 +127,7 @@ function Both({ now, beside }: { now: Shown; beside: NonNullable<Shown["beside"]
 /** The likeliest tokens after the chosen one. */
 function expected({ from, values }: Reader, at: number) {
   if (!values.logits && !values[atPosition("logits", at)]) return [];
-  const shares = softmax(Float64Array.from(rowOf(values, "logits", at)));
+  const shares = softmax(rowOf(values, "logits", at));
   return largest(shares, EXPECTED).map((id) => ({ id, token: from.about.tokens[id], value: shares[id], after: number(shares[id]) }));
 }
 
@@ -142,7 +142,7 @@ function Losses({ pair }: { pair: readonly Reader[] }) {
   if (one.loss === undefined || two.loss === undefined || !counted?.length || JSON.stringify(counted) !== JSON.stringify(two.baselines)) return null;
   return (
     <Line name={<><b>{t("test loss")}</b><br /><small>{t("nats per token, beside tables of n-grams that only counted")}</small></>}>
-      <Ruler label={marks.map((each) => `${each.name} ${number(each.value, 3)}`).join(" · ")} marks={marks} width={Math.min(room.value, 980)} better={t("← better")} number={number} />
+      <Ruler label={marks.map((each) => `${each.name} ${number(each.value, 3)}`).join(" · ")} marks={marks} width={Math.min(room.value, 980)} better={t("← better")} />
     </Line>
   );
 }

@@ -9,7 +9,7 @@ import { visible } from "../marks/colour";
 import { Panes } from "../marks/panes";
 import { CountsData, Ngrams } from "../ngrams";
 import { marked } from "../numbers/opened";
-import { chosen, cropped, encoded, gapsIn, hide, ids, position, shown, origin, text, type, wellFormed } from "../state";
+import { chosen, cropped, encoded, gapAt, gapsIn, hide, ids, position, shown, origin, text, type } from "../state";
 import { largest, rowOf } from "../rows";
 import { RATED, Values, atPosition } from "../source";
 import { ratings, saidBy } from "../wanted";
@@ -18,7 +18,7 @@ import { Figure, Line } from "./Figure";
 import { Habit } from "./Heads";
 import { columns, narrow, tokens } from "./layout";
 import { fillings } from "./Gaps";
-import { explained, Live, never, Said, Token, traced } from "./pieces";
+import { explained, Field, Live, never, Said, Token, traced } from "./pieces";
 
 export { Token } from "./pieces";
 export { visible } from "../marks/colour";
@@ -30,9 +30,6 @@ effect(() => {
   const of = origin.value?.about.counts;
   if (of && unpacked.peek().of !== of) void Ngrams.open(of).then((counts) => origin.peek()?.about.counts === of && (unpacked.value = { of, counts }));
 });
-
-/** Lines that the field shows at once. */
-const MOST_LINES = 8;
 
 /** Whether the model has a token for the end of a line; else lines are joined by a space. */
 const readsLines = (): boolean => origin.value!.about.tokenizer.kind !== "characters" || !origin.value!.encode("\n").unseen.length;
@@ -67,11 +64,12 @@ function Guess() {
   const { from: { about }, ids, values, edits } = shown.value!;
   const share = (value: number) => <span class="live">{number(100 * value, 0)} %</span>;
   if (about.task) {
-    const [gap] = gapsIn(about, ids);
+    const gaps = gapsIn(about, ids);
+    const gap = gapAt(position.value) ?? gaps[0];
     if (gap === undefined && !about.labels) return null;
-    const shares = about.labels ? softmax(Float64Array.from(values.logits.data)) : fillings(about, values, gap);
+    const shares = about.labels ? softmax(values.logits.data) : fillings(about, values, gap);
     const [first, second = first] = largest(shares, 2);
-    return <>{rich(about.labels ? "It says {first} ({most})." : "In the gap it guesses {first} ({most}) or {second} ({next}).", { first: <Said id={first} />, most: share(shares[first]), second: <Said id={second} />, next: share(shares[second]) })}</>;
+    return <>{rich(about.labels ? "It says {first} ({most})." : gaps.length > 1 ? "In gap {which} of {n} it guesses {first} ({most}) or {second} ({next})." : "In the gap it guesses {first} ({most}) or {second} ({next}).", { which: gaps.indexOf(gap) + 1, n: gaps.length, first: <Said id={first} />, most: share(shares[first]), second: <Said id={second} />, next: share(shares[second]) })}</>;
   }
   const last = ids.length - 1;
   const logits = values.logits || values[atPosition("logits", last)] ? rowOf(values, "logits", last) : null;
@@ -95,17 +93,7 @@ export function Sentence() {
   return (
     <section class="sentence" aria-labelledby="sentence">
       <h2 id="sentence" class="unseen">{t("The sentence")}</h2>
-      <textarea
-        rows={Math.min(MOST_LINES, text.value.split("\n").length)}
-        spellcheck={false}
-        autocomplete="off"
-        aria-label={t("Type a sentence")}
-        value={text.value}
-        onInput={(event) => {
-          const typed = wellFormed(event.currentTarget.value);
-          type((event.currentTarget.value = readsLines() ? typed : typed.replace(/\n+/g, " ")));
-        }}
-      />
+      <Field label={t("Type a sentence")} text={text.value} isLine={!readsLines()} onText={type} />
       <p role="status" class="remark">
         {!ids.value.length && t(origin.value!.about.task ? "Type a few letters: the model reads them." : "Type a few letters: the model reads them and says what comes next.")}
         {never(unseen)}{" "}
@@ -163,7 +151,7 @@ export function Surprise() {
       </>}>
       <Line name={<><div style={{ height: narrow.value ? "auto" : "92px" }}>{t("surprise")}</div>{!narrow.value && <><div class="note">{t("rank")}</div><div class="note">{t("id")}</div></>}</>}>
         <Hanging label={label} tokens={tokens.value} columns={columns.value} values={own.losses} lines={lines} notes={notes} unit={t("nats")}
-          number={number} onPick={({ column }) => (chosen.value = column)}
+          onPick={({ column }) => (chosen.value = column)}
           say={(at) => Number.isNaN(own.losses[at]) ? (isHiding ? visible(tokens.value[at]) : t("nothing comes before the first token")) : t("{token}: {loss} nats, rank {rank}", { token: visible(tokens.value[at]), loss: number(own.losses[at], 3), rank: own.ranks[at] }) + (lines ? ` · ${number(lines[at], 3)}` : "")} />
       </Line>
     </Figure>

@@ -10,12 +10,12 @@ import { Panes } from "../marks/panes";
 import { open } from "../numbers/opened";
 import { largest } from "../rows";
 import type { Tensor } from "../source";
-import { chosen, crossed, given, isOff, origin, position, shown, source, toggle, wellFormed } from "../state";
+import { answer, chosen, crossed, given, isOff, isOwn, origin, position, shown, source, toggle } from "../state";
 import { number, plural, rich, t } from "../words";
 import { Figure, Line } from "./Figure";
 import { Group } from "./Group";
 import { gutter, narrow, room, tokens } from "./layout";
-import { Live, never, Token, traced } from "./pieces";
+import { Field, Live, never, Token, traced } from "./pieces";
 
 /** Pixels of a letter of the source, at most and at least. */
 const [WIDEST, LEAST] = [44, 8.6];
@@ -29,14 +29,15 @@ export function SourceField() {
   return (
     <section class="sentence source" aria-labelledby="source">
       <h2 id="source">{t("It reads:")}</h2>
-      <textarea rows={1} spellcheck={false} autocomplete="off" aria-label={t("Type what it reads")} value={given.value}
-        onInput={(event) => (given.value = event.currentTarget.value = wellFormed(event.currentTarget.value).replace(/\n+/g, " "))} />
+      <Field label={t("Type what it reads")} text={given.value} isLine onText={answer} />
       <p role="status" class="remark">
         {!ids.length && t("Type a few letters: the encoder reads them, and the decoder answers.")}
         {never(unseen)}{" "}
         {cut > 0 && t("The encoder reads {n} tokens; the rest is left out.", { n: from.about.source.context })}
       </p>
-      <p class="remark">{t("It writes, from → to ■:")}</p>
+      <p class="remark" role="status">
+        {t(isOwn.value ? "It answers by itself, the likeliest token each time, from → to ■:" : "Its answer so far is given, from → to ■:")}
+      </p>
     </section>
   );
 }

@@ -111,7 +111,7 @@ function Rather() {
           ? t("A logit is a token's score before softmax makes probabilities of all scores. Here is the logit of one token less that of the other, as a sum of what the embedding and every half-layer wrote to this stream, with the final norm's scale held at this position; the biases of the final norm and of the head are the last step. The terms sum to the difference.")
           : t("Each step is how far the lens moves in that half-layer. The steps sum to the difference of the logits.")}>
         <Walk label={label} terms={terms} total={made.total} width={Math.min(width.value, 1040)} plus={about.tokens[one]} minus={about.tokens[other]}
-          gutter={gutter.value} number={number} say={(line) => `${terms[line].name}: ${number(terms[line].value, 4)}`} />
+          gutter={gutter.value} say={(line) => `${terms[line].name}: ${number(terms[line].value, 4)}`} />
       </Figure>
     </>
   );

@@ -8,13 +8,13 @@ import { Lens, LensCell } from "../marks/lens";
 import { reach } from "../marks/plain";
 import { glass } from "../marks/theme";
 import { largest } from "../rows";
-import { edits, origin, shown, sweepFrom, sweepHeads, sweepPair, wellFormed } from "../state";
+import { edits, origin, shown, sweepFrom, sweepHeads, sweepPair } from "../state";
 import { Answer, answer, asCsv, headsOf, madeOf, other, proposal, toggleCell } from "../sweep";
 import { N, language, number, plural, rich, t } from "../words";
 import { Figure } from "./Figure";
 import { Group } from "./Group";
 import { columns, gutter, narrow, tokens } from "./layout";
-import { contributionName, Live, pythonic, quoted, Rivals, Token } from "./pieces";
+import { contributionName, Field, Live, pythonic, quoted, Rivals, Token } from "./pieces";
 
 /** Tokens to choose from, the likeliest after each sentence. */
 const OFFERED = 8;
@@ -29,8 +29,8 @@ export function Sweep() {
   const propose = async () => {
     const asked = shown.value;
     setBusy(true);
-    const text = await proposal();
-    if (shown.value?.ids === asked?.ids && sweepFrom.value === from) open(text);
+    const text = await proposal().catch(() => null); // the map, which asks the same server, says why
+    if (text && shown.value?.ids === asked?.ids && sweepFrom.value === from) open(text);
     setBusy(false);
   };
   return (
@@ -64,8 +64,8 @@ function TheOther({ text }: { text: string }) {
   const missing = known ? shown.value!.ids.length - known.ids.length : 0;
   return (
     <p class="controls">
-      <textarea aria-label={t("the other sentence")} rows={text.split("\n").length} spellcheck={false} autocomplete="off" value={text} onInput={(event) => {
-        if (event.currentTarget.value) sweepFrom.value = event.currentTarget.value = wellFormed(event.currentTarget.value); // an empty field is not yet a sentence
+      <Field label={t("the other sentence")} text={text} onText={(typed) => {
+        if (typed) sweepFrom.value = typed; // an empty field is not yet a sentence
       }} />
       <span role="status">
         {known && known.unseen.length > 0 ? t("The model has never seen {which}.", { which: known.unseen.join(" ") })

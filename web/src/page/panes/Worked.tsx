@@ -136,7 +136,7 @@ const vectorWide = (): number => (narrow.value ? Math.max(120, width.value - 48)
 
 /** A vector whose numbers can be pointed at and opened. */
 function Vector({ of, index, ...given }: Omit<UnrolledProps, "name"> & { of: string; index: readonly number[]; name?: UnrolledProps["name"] }) {
-  return <Unrolled name={numbered} {...given} height={ASKED} number={number} onPick={({ column }) => show(of, [...index, column])} />;
+  return <Unrolled name={numbered} {...given} height={ASKED} onPick={({ column }) => show(of, [...index, column])} />;
 }
 
 /** A vector without a stop of its own. */

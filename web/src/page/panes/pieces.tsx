@@ -4,7 +4,8 @@ import { computed } from "@preact/signals";
 import { visible } from "../marks/colour";
 import { glass } from "../marks/theme";
 import { around, outputs } from "../source";
-import { encoded, gapsIn, given, ids, shown, origin, text } from "../state";
+import { encoded, gapsIn, given, ids, shown, origin, text, wellFormed } from "../state";
+import { GAP } from "../tokens";
 import { number, plural, rich, t } from "../words";
 
 /** A token as a small pane in a sentence. */
@@ -19,6 +20,20 @@ export function Token({ id, token = origin.value!.about.tokens[id] }: { id: numb
 
 /** What the model says: a token, or a label. */
 export const Said = ({ id }: { id: number }) => <Token id={id} token={outputs(origin.value!.about)[id]} />;
+
+/** Lines that a field shows at once. */
+const MOST_LINES = 8;
+
+/** A field for a text without lone surrogates; `isLine`: line ends become spaces. */
+export const Field = ({ label, text, isLine, onText }: { label: string; text: string; isLine?: boolean; onText(text: string): void }) => (
+  <textarea rows={Math.min(MOST_LINES, text.split("\n").length)} spellcheck={false} autocomplete="off" aria-label={label} value={text} onInput={({ currentTarget: field }) => {
+    const typed = wellFormed(field.value);
+    onText((field.value = isLine ? typed.replace(/\n+/g, " ") : typed));
+  }} />
+);
+
+/** Why there are no numbers, where there is a reason. */
+export const Trouble = ({ of }: { of: string }) => of && <p role="alert">{t("The numbers could not be computed: {reason}", { reason: of })}</p>;
 
 /** Two tokens to choose of those that are offered. */
 export function Rivals({ offered, pair, onPick }: { offered: readonly number[]; pair: readonly [number, number]; onPick(pair: [number, number]): void }) {
@@ -86,9 +101,16 @@ export const hasGaps = (): boolean => gapsIn(origin.value!.about, shown.value!.i
 
 /** The line of Python that traces this name. */
 export function tracedWhole(name: string): string {
-  const { source, fills } = origin.value!.about;
-  if (hasGaps() || fills?.after.length)
-    return `run.model.trace(torch.tensor([[${shown.value!.ids.join(", ")}]]), ["${name}"]${fills!.ahead ? ", bidirectional=True" : ""})["${name}"]`;
+  const { about } = origin.value!;
+  const { source, fills } = about;
+  if (hasGaps() || fills?.after.length) {
+    const [{ before, after }, { from, ids }] = [around(about), shown.value!];
+    const typed = readText.value.split(GAP).map((piece) => piece && `*run.tokenizer.encode(${pythonic(piece)})`);
+    // A text that was cut into other tokens has no line but that of its ids.
+    const all = String([...before, ...from.encode(readText.value).ids, ...after]) !== String(ids) ? ids
+      : [...before, ...typed.flatMap((piece, at) => (at ? ["run.tokenizer.mask", piece] : piece)), ...after].filter((each) => each !== "");
+    return `run.model.trace(torch.tensor([[${all.join(", ")}]]), ["${name}"]${fills!.ahead ? ", bidirectional=True" : ""})["${name}"]`;
+  }
   if (!source) return `run.trace(${quoted()}, ["${name}"])["${name}"]`;
   return `run.model.trace(run.encode(${pythonic((source.opens === null ? "" : "<|answer|>") + readText.value)}), source=run.encode(${pythonic(given.value)}))["${name}"]`;
 }

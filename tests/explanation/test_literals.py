@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vitral.explanation.examples.document import TomlDocument, places
+from vitral.explanation.examples.document import TomlDocument, literals
 
 
 def leaves(value: Any, path: tuple = ()) -> dict:
@@ -24,7 +24,7 @@ def test_a_line_is_that_of_the_deepest_part_there_is() -> None:
 
 
 gaps = st.sampled_from(["", " ", "\t", "\r\n", "\n\n", " # ] } , \" '''\n"])
-literals = st.sampled_from(
+values = st.sampled_from(
     ["1_000", "0xff", "-inf", "nan", "1979-05-27 07:32:00", '""', "'\\'", '"\\"#"', '""""a""""', "'''\n]'''", '"\\\\"']
 )
 
@@ -33,7 +33,7 @@ literals = st.sampled_from(
 def spaced(draw: Any, depth: int = 3) -> str:
     """A literal as no writer would lay it out: blanks, comments and line ends wherever they may stand."""
     if not depth or draw(st.booleans()):
-        return draw(literals)
+        return draw(values)
     inner = draw(st.lists(spaced(depth - 1), max_size=3))
     if draw(st.booleans()):
         return "{" + ",".join(f" k{place} . 'z#' =\t{part} " for place, part in enumerate(inner)) + "}"
@@ -47,9 +47,9 @@ def test_any_layout_is_followed(tables: list[tuple[str, str]]) -> None:
         f"{header.format(number)} # [no]\r\n \t'a b'.c= {literal} # = 2\n"
         for number, (header, literal) in enumerate(tables)
     )
-    found = places(written)
+    found = literals(written)
     for path, value in leaves(tomllib.loads(written)).items():
-        place = found[path]
-        assert written[place.column : place.end] == place.written
-        assert place.line == written.count("\n", 0, place.column) + 1
-        assert repr(tomllib.loads(f"v = {place.written}")["v"]) == repr(value)
+        literal = found[path]
+        assert written[literal.column : literal.end] == literal.written
+        assert literal.line == written.count("\n", 0, literal.column) + 1
+        assert repr(tomllib.loads(f"v = {literal.written}")["v"]) == repr(value)

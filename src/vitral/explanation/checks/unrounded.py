@@ -30,11 +30,11 @@ MANY_OFF = 6
 
 
 class Unrounded:
-    """The given numbers before rounding, as far as printed steps tell them.
+    """The given numbers before rounding, as far as printed steps show them.
 
     A step is kept if some given numbers within half a unit of the printed ones lead to its numbers and to those of all
     steps kept before it; a step after a lost one is lost. A slip loses its own step, and what was computed before it
-    still tells.
+    still shows some.
 
     Attributes:
         values: given numbers that lead to the kept steps.
@@ -111,8 +111,8 @@ class Unrounded:
                 break
             near = NEAR * torch.eye(len(changes), dtype=torch.float64)
             goal = torch.cat([slopes @ changes - left, NEAR * changes])
-            found = lsq_linear(torch.cat([slopes, near]).numpy(), goal.numpy(), bounds=(-1, 1))
-            changes = torch.from_numpy(found.x)
+            solution = lsq_linear(torch.cat([slopes, near]).numpy(), goal.numpy(), bounds=(-1, 1))
+            changes = torch.from_numpy(solution.x)
         if bool((self.left(changes, names).abs() > CLOSE).any()):
             return False
         self.kept, self.changes = names, changes

@@ -1,4 +1,4 @@
-"""The numbers under [given] in a worked example, and their sizes; an error names the place in the file."""
+"""The settings, steps and given numbers of a worked example, and their sizes; an error names the line or the cell."""
 
 import keyword
 import math
@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import torch
@@ -15,9 +14,9 @@ from torch import Tensor
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.explanation.examples.document import Document, TomlDocument
+from vitral.explanation.examples.faults import Fault, KeyPath, Misfit, at, label_of
 from vitral.explanation.examples.names import Names, hint
 from vitral.explanation.examples.numerals import DEFAULT
-from vitral.explanation.examples.places import Fault, KeyPath, Misfit, at
 from vitral.explanation.examples.schema import (
     AXES,
     IDENTITY,
@@ -34,70 +33,37 @@ from vitral.explanation.expressions.parser import FUNCTIONS, GRADIENT, NAMES
 from vitral.explanation.readings.layout import Conventions
 from vitral.explanation.rows import word_index
 
-NESTED = ("attn", "mlp")
-"""Tables of quantities: `mlp.pre = …` is the key "mlp.pre"."""
 OF_HEADS = ("heads", "kv_heads")
 MOST_STEPS = 100
 _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)?")
 
 Values = dict[str, Tensor]
-Keys = tuple[str, ...]
-
-
-def entries(section: str, table: Mapping[str, Any]) -> Iterator[tuple[Keys, Any]]:
-    """The values of a table of the file with their paths, as ("claimed", "mlp", "pre")."""
-    for key, value in table.items():
-        if key in NESTED and isinstance(value, dict):
-            yield from (((section, key, inner), part) for inner, part in value.items())
-        else:
-            yield (section, key), value
-
-
-def label_of(path: Keys) -> str:
-    """The name of a quantity in the file, as mlp.pre."""
-    return ".".join(path[1:])
-
-
-@dataclass(frozen=True)
-class FreeStep:
-    """A step as written.
-
-    Attributes:
-        name: in the file.
-        path: of its text in the file.
-        tree: the expression; its names are those of the file.
-    """
-
-    name: str
-    path: tuple[str, ...]
-    tree: Tree
 
 
 @contextmanager
-def in_step(name: str, path: Keys) -> Generator[None]:
-    """Give an error the name and the place of a step."""
+def in_step(name: str) -> Generator[None]:
+    """Give an error the name of a step, and the path of its expression."""
     try:
         yield
     except UsageError as error:
-        raise Fault("step {name}: {complaint}", path, name=name, complaint=str(error)) from None
+        raise Fault("step {name}: {complaint}", ("steps", name), name=name, complaint=str(error)) from None
 
 
-def read_steps(table: Mapping[tuple[str, ...], Any]) -> Iterator[FreeStep]:
-    """The steps of a file, from the expressions by their paths.
+def read_steps(table: Mapping[str, Any]) -> Iterator[tuple[str, Tree]]:
+    """The name and the tree of each step of a file, from the expressions by name; the names are those of the file.
 
     Raises:
         Fault: too many, a name that is none, or text that is no expression.
     """
     if len(table) > MOST_STEPS:
         raise Fault("steps: {n} of them; at most {most}", ("steps",), n=len(table), most=MOST_STEPS)
-    for path, text in table.items():
-        name = label_of(path)
-        with in_step(name, path):
+    for name, text in table.items():
+        with in_step(name):
             if not _is_name(name):
                 raise UsageError("a name has letters, digits and underscores, and is no word of the language")
             if not isinstance(text, str):
                 raise UsageError('expected an expression in quotes, as {name} = "q @ k.T"', name=name)
-            yield FreeStep(name, path, parse(text))
+            yield name, parse(text)
 
 
 def _is_name(name: str) -> bool:
@@ -107,14 +73,14 @@ def _is_name(name: str) -> bool:
     return bool(plain) and len(name) <= 40 and name not in words and not any(map(keyword.iskeyword, name.split(".")))
 
 
-class Given:
-    """What one file says besides its claims.
+class Reader:
+    """Reads what a file has besides its claims.
 
     Attributes:
         document: the file.
         head: its tables and settings, with their types.
         stream: the name of the first quantity of the computation.
-        steps: the author's own steps.
+        steps: the trees of the author's own steps, by name.
         name: from a key of the file to the name of the quantity.
         conventions: how the file writes vectors and weights.
         has_memory: whether keys and values come from other states than queries.
@@ -145,13 +111,15 @@ class Given:
             complaint = str(error).removeprefix(f"{where}: ")
             raise Fault(complaint, tuple(complaint.partition(":")[0].split("."))) from None
         self.stream = "x" if head.block is None else "resid_pre"
-        self.steps = tuple(read_steps(dict(entries("steps", head.steps))))
-        self.name = Names(self.stream, (name for step in self.steps for name in (step.name, *references(step.tree))))
+        self.steps = dict(read_steps(head.steps))
+        self.name = Names(
+            self.stream, (name for step, tree in self.steps.items() for name in (step, *references(tree)))
+        )
         columns = head.layout == "columns"
         self.conventions = Conventions(
             columns, columns if head.weight_layout is None else head.weight_layout == "out-in"
         )
-        self.has_memory = any(self.name(label_of(path)) == "memory" for path, _ in entries("given", head.given))
+        self.has_memory = any(self.name(label) == "memory" for label in head.given)
         if self.has_memory and self.stream != "x":
             raise Fault(
                 "memory: in a block, cross-attention is written as steps; give the states another name",
@@ -174,7 +142,7 @@ class Given:
             raise self.refuse(fault) from None
 
     def refuse(self, fault: Fault) -> UsageError:
-        """The error, with the place of the deepest part of its path that the file contains.
+        """The error, with the line or cell of the deepest part of its path that the file contains.
 
         If numbers have a wrong shape, and there may be an unquoted decimal comma, it says what that does.
         """
@@ -187,19 +155,14 @@ class Given:
         begin = next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in self.moved), ())
         return self.document.refuse(complaint, *self.moved.get(begin, ()), *path[len(begin) :])
 
-    def word(self, word: Any, label: str, *path: str | int) -> int:
-        """The index of a word."""
+    def word(self, word: Any, *path: str | int) -> int:
+        """The index of the word at a path."""
         if not self.head.vocabulary:
             raise Fault("vocabulary: is missing; it lists the words", path)
         with at(*path):
-            return word_index(word, self.head.vocabulary, label)
+            return word_index(word, self.head.vocabulary, label_of(path))
 
-    def number(self, value: Any, label: str, *path: str | int, may_be_unknown: bool = False) -> float:
-        """A number; NaN for "?" if `may_be_unknown`."""
-        with at(*path):
-            return number(value, label, may_be_unknown=may_be_unknown)
-
-    def axes(self, name: str) -> Keys:
+    def axes(self, name: str) -> tuple[str, ...]:
         """The axes of a quantity of this computation."""
         of_memory = self.has_memory and name in ("w_k", "w_v")
         return ("kv_heads", "d_memory", AXES[name][2]) if of_memory else AXES[name]
@@ -207,50 +170,49 @@ class Given:
     def all_given(self) -> Values:
         """The tensors under [given] by name."""
         values: Values = {}
-        paths: dict[str, Keys] = {}
-        for path, value in entries("given", self.head.given):
-            label = label_of(path)
-            name = self.name(label)
+        labels: dict[str, str] = {}
+        for label, value in self.head.given.items():
+            name, path = self.name(label), ("given", label)
             if name == "position_embedding" and value == "sinusoidal":
                 self.sinusoidal = True
                 continue
-            if name in paths:
+            if name in labels:
                 raise Fault("{name}: is given twice, by two names", path, name=name)
-            paths[name] = path
+            labels[name] = label
             if name in self.name.own:
-                values[name] = self.own_number(value, label, path)
+                values[name] = self.own_number(value, path)
             elif name not in AXES:
                 near = hint(label, [*AXES, "start", "beams", "length", "d_k"])
                 raise Fault("unknown name {name!r} under [given], {hint}", path, name=label, hint=near)
             elif not isinstance(value, str) or value.casefold() not in IDENTITY:
-                values[name] = self.quantity(name, value, label, path)
-        return {name: values[name] if name in values else self.identity(name, path) for name, path in paths.items()}
+                values[name] = self.quantity(name, value, path)
+        return {name: values[name] if name in values else self.identity(name, label) for name, label in labels.items()}
 
-    def array(self, value: Any, label: str, path: KeyPath, *, least: float = -math.inf) -> Tensor:
+    def array(self, value: Any, path: KeyPath, *, least: float = -math.inf) -> Tensor:
         """Numbers in lists of equal lengths, none below `least` and all below infinity."""
-        shape = shape_of(value)
+        shape, label = shape_of(value), label_of(path)
         if len(shape) > 3 or 0 in shape:
             raise Fault("{label}: expected a number, a list, a matrix or a list of these", path, label=label)
 
-        def refuse(complaint: str, place: KeyPath) -> NoReturn:
-            raise Misfit(f"{label}: {complaint}", place)
+        def refuse(complaint: str, part: KeyPath) -> NoReturn:
+            raise Misfit(f"{label}: {complaint}", part)
 
-        made = [self.number(each, label, *place) for place, each in cells(value, shape, path, refuse)]
-        if any(not least <= each < math.inf for each in made):
+        numbers = [number(cell, cell_path) for cell_path, cell in cells(value, shape, path, refuse)]
+        if any(not least <= entry < math.inf for entry in numbers):
             raise Fault("{label}: every number must be finite", path, label=label)
-        return torch.tensor(made, dtype=torch.float64).reshape(shape)
+        return torch.tensor(numbers, dtype=torch.float64).reshape(shape)
 
-    def own_number(self, value: Any, label: str, path: KeyPath) -> Tensor:
+    def own_number(self, value: Any, path: KeyPath) -> Tensor:
         """A number, a list, a matrix or a list of matrices that only steps use; words stand for their indices."""
         words = [value] if isinstance(value, str) else value
         if isinstance(words, list) and words and all(isinstance(word, str) for word in words) and self.head.vocabulary:
-            return torch.tensor([self.word(word, label, *path) for word in words], dtype=torch.float64)
-        return torch.atleast_1d(self.array(value, label, path))
+            return torch.tensor([self.word(word, *path) for word in words], dtype=torch.float64)
+        return torch.atleast_1d(self.array(value, path))
 
-    def quantity(self, name: str, value: Any, label: str, path: KeyPath) -> Tensor:
+    def quantity(self, name: str, value: Any, path: KeyPath) -> Tensor:
         """The numbers of a quantity of the computation; they must fit those that are known."""
-        may_be_infinite = name in ("masked", "logits")
-        tensor = self.array(value, label, path, least=-math.inf if may_be_infinite else -LARGEST)
+        may_be_infinite, label = name in ("masked", "logits"), label_of(path)
+        tensor = self.array(value, path, least=-math.inf if may_be_infinite else -LARGEST)
         tensor, axes = self.conventions.seen(name, tensor), self.axes(name)
         may_be_left_out = axes[0] in (*OF_HEADS, "factors") or name in ("logits", "probabilities")
         if may_be_left_out and tensor.dim() == len(axes) - 1:
@@ -261,28 +223,28 @@ class Given:
                 expected = _("{one} or {other}", one=nesting(len(axes) - 1), other=expected)
             raise Fault("{label}: expected {expected}, not {got}", path, label=label, expected=expected, got=got)
         if name in ("probabilities", "next", "weights"):
-            self.check_shares(name, tensor)
-        self.bind(label, axes, tensor.shape, *path)
+            self.check_shares(name, tensor, label)
+        self.bind(label, axes, tensor.shape)
         return tensor
 
-    def check_shares(self, name: str, tensor: Tensor) -> None:
+    def check_shares(self, name: str, tensor: Tensor, label: str) -> None:
         """Refuse rows that are not probabilities; a row of weights may be all zeros."""
         decimals = DEFAULT if self.head.decimals is None else self.head.decimals
         totals, room = tensor.sum(dim=-1), max(0.02, tensor.shape[-1] * 10.0**-decimals / 2)
-        odd = ((totals - 1).abs() > room) & ~((totals == 0) & (name == "weights"))
-        if bool((tensor < 0).any()) or bool(odd.any()):
+        is_off = ((totals - 1).abs() > room) & ~((totals == 0) & (name == "weights"))
+        if bool((tensor < 0).any()) or bool(is_off.any()):
             raise Fault(
-                "{name}: expected shares of one, none below 0, each row adding up to 1", ("given", name), name=name
+                "{name}: expected shares of one, none below 0, each row adding up to 1", ("given", label), name=label
             )
 
-    def bind(self, label: str, axes: Keys, shape: tuple[int, ...], *path: str | int) -> None:
+    def bind(self, label: str, axes: tuple[str, ...], shape: tuple[int, ...]) -> None:
         """Refuse an axis whose size differs from the one it has elsewhere."""
         for axis, size in zip(axes, shape, strict=True):
             known, other = (size, label) if axis == "factors" else self.sizes.setdefault(axis, (size, label))
             if known != size:
                 raise Misfit(
                     "{label} is {shape}: its {axis} is {size}, expected {expected} as in {other}",
-                    path,
+                    ("given", label),
                     label=label,
                     shape=shape_text(shape),
                     axis=axis,
@@ -291,9 +253,9 @@ class Given:
                     other=other,
                 )
 
-    def identity(self, name: str, path: Keys) -> Tensor:
+    def identity(self, name: str, label: str) -> Tensor:
         """A unit matrix, of the size that the other quantities require."""
-        axes, label = self.axes(name), label_of(path)
+        axes = self.axes(name)
         heads, values, model, rows = (
             self.sizes.get(axis, (0,))[0] for axis in ("heads", "d_value", "d_model", axes[-2])
         )
@@ -301,11 +263,11 @@ class Given:
         if not width:
             raise Fault(
                 '{name} = "identity": its size is not known; give {stream} or write it out',
-                path,
+                ("given", label),
                 name=label,
                 stream=self.stream,
             )
         eye = torch.eye(width, dtype=torch.float64).expand(*[1] * (len(axes) - 2), -1, -1)
         if axes[0] in OF_HEADS:
-            self.bind(label, axes, eye.shape, *path)
+            self.bind(label, axes, eye.shape)
         return eye
