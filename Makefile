@@ -92,9 +92,9 @@ course: $(VENV)/.installed
 # Slides, sheets with keys and the page of a lesson into build/class-3: make class LESSON=3 STUDENTS=20; CLASS_LANG=pt in Portuguese.
 LESSON := 1
 STUDENTS := 20
-CLASS_LANG := $(if $(filter pt%,$(LANG)),pt,en)
+CLASS_LANG := $(if $(filter pt%,$(or $(VITRAL_LANG),$(LANG))),pt,en)
 class: $(VENV)/.installed
-	$(BIN)/python -m docs.make_class $(LESSON) $(CLASS_LANG) $(STUDENTS)
+	$(BIN)/python -m docs.make_class "$(LESSON)" "$(CLASS_LANG)" "$(STUDENTS)"
 
 # On an idle machine: what both first-steps.md show is measured again.
 first-steps: $(VENV)/.installed

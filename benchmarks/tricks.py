@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any, cast
@@ -453,7 +454,7 @@ class Study:
             ]
             for arm, tried in factors.items()
         }
-        error = trial_error(Tuned(arm, tuple(each), 1.0, False) for arm, each in trials.items())
+        error = trial_error(chain(*trials.values()))
         base = chosen(BASE, trials[BASE], None, error)
         return {
             arm: chosen(arm, each, {"factor": base.chosen} if arm != BASE else None, error)

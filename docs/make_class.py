@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import jinja2
 from markdown_it import MarkdownIt
@@ -49,7 +50,9 @@ def slides(page: Path, language: str) -> str:
     html = (
         MarkdownIt("commonmark")
         .enable("table")
-        .render(_without_comments(re.sub(r"^(\*\*English\*\*|\[English\]).*$", "", markdown, flags=re.M)))
+        .render(
+            _without_comments(re.sub(r"^(\*\*English\*\*|\[English\]|Run the|Rode os).*$", "", markdown, flags=re.M))
+        )
     )
     html = re.sub(r'src="([^":]+)"', lambda found: f'src="{_embedded(page.parent / found[1])}"', html)
     html = re.sub(
@@ -116,19 +119,36 @@ def prepared(page: Path, folder: Path, language: str, students: int) -> Iterator
             yield [*words[: words.index("-o")], "-o", f"{folder / 'page.html'}", "--lang", language]
 
 
+def refuse(name: str, given: str, expected: str) -> NoReturn:
+    """End with one line that says which value of make class is wrong, and which are right."""
+    print(f"make class: {name}={given}: expected {expected}", file=sys.stderr)
+    sys.exit(2)
+
+
 def main(lesson: str, language: str = "en", students: str = "20") -> None:
-    """Write a lesson's folder anew."""
-    (page,) = FOLDERS[language].glob(f"{int(lesson):02}-*.md")
+    """Write a lesson's folder, which must not be there yet."""
+    if language not in FOLDERS:
+        refuse("CLASS_LANG", language, " or ".join(FOLDERS))
+    pages = {str(int(page.name[:2])): page for page in FOLDERS[language].glob("[0-9][0-9]-*.md")}
+    if (page := pages.get(lesson.lstrip("0"))) is None:
+        refuse("LESSON", lesson, f"1 to {len(pages)}")
+    if not students.isdecimal() or not 1 <= int(students) <= 1000:
+        refuse("STUDENTS", students, "1 to 1000")
     folder = ROOT / "build" / f"class-{int(lesson)}"
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        print(f"make class: {folder.relative_to(ROOT)}: exists already; rename or delete it", file=sys.stderr)
+        sys.exit(2)
     folder.mkdir(parents=True)
     (folder / "slides.html").write_text(slides(page, language), encoding="utf-8", newline="\n")
     own = DOCS / "course" / "sheets" / f"{int(lesson):02}.toml"
     made = list(prepared(page, folder, language, int(students)))
     if own.is_file() and not any("exercise" in words for words in made):
         shutil.copy(own, folder / "sheet.toml")
+        print(f"lesson {int(lesson)} has one sheet for all students, in English, and no key")
     for words in made:
-        subprocess.run([sys.executable, "-m", *words], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        code = subprocess.run([sys.executable, "-m", *words], cwd=ROOT, stdout=subprocess.DEVNULL).returncode
+        if code:
+            sys.exit(code)  # the command has said why
     print(*sorted(path.relative_to(ROOT).as_posix() for path in folder.iterdir()), sep="\n")
 
 

@@ -45,6 +45,11 @@ OTHER = {
     "en": "**English** · [Português](../pt/course/{name}.md)",
     "pt": "[English](../../course/{name}.md) · **Português**",
 }
+WHERE = {
+    "en": "Run the commands in [a copy of this repository](README.md).",
+    "pt": "Rode os comandos em [uma cópia deste repositório](README.md).",
+}
+"""At the head of a lesson that has a command with a file of the repository."""
 DIGITS = 9
 """Significant digits that are kept of a measured number."""
 
@@ -200,7 +205,10 @@ def rendered(name: str) -> dict[Path, str]:
         with in_language(language):
             text = template.render(numbers)
         title, _, rest = text.partition("\n")
-        pages[folder / f"{name}.md"] = f"{title}\n\n{OTHER[language].format(name=name)}\n{rest}"
+        head = OTHER[language].format(name=name)
+        if name[0].isdigit() and re.search(r"\bvitral \w+ .*\bdocs/", rest):
+            head += f"\n\n{WHERE[language]}"
+        pages[folder / f"{name}.md"] = f"{title}\n\n{head}\n{rest}"
     return pages
 
 

@@ -17,7 +17,7 @@ from vitral.core.text import minus, p_text, unbroken
 from vitral.studies.claims import Claim, Comparison, Failures, Quantity
 from vitral.studies.judging import judge_losses
 from vitral.studies.losses import CHOICE, difference_text
-from vitral.studies.results import Trial, Tuned, trial_error
+from vitral.studies.results import Trial, trial_error
 
 DATA = FOLDER / "tricks"
 STAGES = ("brief", "confirm", "long")
@@ -50,10 +50,7 @@ def judged(results: Results) -> dict[str, tuple[Claim, ...]]:
     """By text, the claim of every trick against the base: one family for each text."""
     tuned = {arm: told["tuned"] for arm, told in results["arms"].items()}
     trials = [
-        Tuned(
-            arm, tuple(Trial(one["factor"], one["values"], tuple(one["losses"])) for one in each["trials"]), 1.0, False
-        )
-        for arm, each in tuned.items()
+        Trial(one["factor"], one["values"], tuple(one["losses"])) for each in tuned.values() for one in each["trials"]
     ]
     choice, found = CHOICE * trial_error(trials) ** 2, dict[str, tuple[Claim, ...]]()
     for text in results["texts"]:

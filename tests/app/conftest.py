@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 from symbols import symbolic_lengths
 
+import vitral as library
 from tests.conftest import SETTINGS as SETTINGS
 from vitral.app.terminal import run
 
@@ -27,6 +28,10 @@ def printed_commands(printed: str) -> list[list[str]]:
     return [shlex.split(each) for each in dict.fromkeys(each.strip() for each in found)]
 
 
+MODEL = {"d_model": 12, "num_layers": 2, "num_heads": 3, "context_length": 13}
+TRAINING = {"steps": 4, "evaluate_every": 2, "batch_size": 5}
+
+
 class Outcome(NamedTuple):
     """What a command did."""
 
@@ -39,6 +44,12 @@ class Outcome(NamedTuple):
 def trained(tiny_run: Path) -> Path:
     """A run folder."""
     return tiny_run
+
+
+@pytest.fixture(scope="session", name="run")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> library.Run:
+    """A run of two blocks, trained from Python."""
+    return library.train("sample", tmp_path_factory.mktemp("small") / "run", model=MODEL, training=TRAINING, seed=5)
 
 
 @pytest.fixture

@@ -130,6 +130,13 @@ def test_a_text_with_gaps_is_filled_in_every_form(vitral, masked: library.Run) -
     assert len(vitral(*line, "--format", "csv").out.splitlines()) == 1 + 6
 
 
+def test_a_masked_run_is_inspected(vitral, masked: library.Run) -> None:
+    found = masked.inspect("WREN", windows=3)
+    assert found["objective"] == "masked"
+    assert [target["label"] for target in found["lens"]["targets"]] == list("WREN")
+    assert vitral("inspect", str(masked.path), "--text", "WREN").code == 0
+
+
 def test_a_run_of_the_other_kind_is_refused_in_one_line(vitral, masked: library.Run, trained: Path) -> None:
     for line in (("fill", str(trained), "--text", "a [MASK]"), ("chat", str(masked.path)), ("fill", str(masked.path))):
         told = vitral(*line)

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import vitral as library
-from tests.app.conftest import SETTINGS
 from vitral import __version__
 from vitral.app.terminal import COMMANDS
 from vitral.app.terminal.streams import runnable
@@ -98,12 +97,6 @@ def test_check_says_what_is_wrong_first_and_mends_it(vitral, tmp_path: Path) -> 
     assert (wrong["verdict"], wrong["first_wrong"]["step"]) == ("wrong", "weights")
 
 
-def test_an_exercise_and_its_solution_are_written_together(vitral, tmp_path: Path) -> None:
-    assert vitral("exercise", "sheet.toml", "--out", "solution.html", "--lang", "pt").code == 0
-    assert '"?"' in (tmp_path / "sheet.toml").read_text(encoding="utf-8")
-    assert '<html lang="pt-BR"' in (tmp_path / "solution.html").read_text(encoding="utf-8")
-
-
 def test_everything_with_a_name_is_listed(vitral, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "time_steps", lambda config, build: 0.08)
     monkeypatch.setattr(plan, "resolve_plan", lambda base, build, tokens: ResolvedPlan(base, ()))
@@ -179,13 +172,6 @@ def test_a_finished_run_is_continued(vitral, trained: Path, tmp_path: Path) -> N
     for options in ((), ("--steps", "3", "--minutes", "1"), ("--minutes", "0"), ("--steps", "0")):
         assert vitral("continue", str(trained), *options, "--out", "no").code == 2
     assert not (tmp_path / "no").exists()
-
-
-@pytest.mark.merge
-def test_tensorboard_on_request(vitral, tmp_path: Path) -> None:
-    told = vitral("train", "sample", "--out", "watched", "--tensorboard", *SETTINGS)
-    assert told.code == 0, told.err
-    assert list((tmp_path / "watched" / "tensorboard").glob("events.out*"))
 
 
 def test_every_command_of_a_process_has_its_own_time() -> None:

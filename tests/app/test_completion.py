@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from fresh import printed
 
 from vitral.app.command import FOLDERS, completing, names
 from vitral.data import corpus_names
@@ -44,5 +45,4 @@ def test_completion_imports_nothing_heavy() -> None:
         f"import sys\nfrom vitral.app.command import completing\ncompleting({' '.join(FOLDERS)!r})('')\n"
         "print({'torch', 'numpy', 'pydantic', 'rich.console'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    assert printed(code).strip() == "set()"

@@ -22,7 +22,7 @@ from vitral.core.errors import UsageError
 from vitral.core.language import in_language
 from vitral.runs import RunFolder
 from vitral.studies import loss_claims
-from vitral.studies.results import run_path
+from vitral.studies.results import run_name
 from vitral.training import Event, silent
 
 SMALL = (
@@ -120,7 +120,7 @@ def test_the_commands_under_the_figures_of_its_page_run(shown: Shown, typed, mon
 
 
 def test_the_first_words_come_long_before_the_first_run_ends(shown: Shown) -> None:
-    samples = RunFolder(run_path(shown.folder / "study", "full", 1)).metrics("sample")
+    samples = RunFolder(shown.folder / "study" / run_name("full", 1)).metrics("sample")
     begins = [shown.printed.index(part) for part in ("run 1 of 6", samples[0]["text"][:9], "run 6 of 6")]
     assert begins == sorted(begins)
     assert "run 7" not in shown.printed
@@ -179,5 +179,5 @@ def test_a_model_that_no_page_can_carry_is_two_lines_and_no_page(
 ) -> None:
     monkeypatch.setattr("vitral.page.content.MOST_BYTES", 10)
     with symbolic_lengths():
-        assert plan_demonstration(shown.folder, CHANGES).carry(run_path(shown.folder / "study", "full", 1)) is None
+        assert plan_demonstration(shown.folder, CHANGES).carry(shown.folder / "study" / run_name("full", 1)) is None
     assert capsys.readouterr().err.count("\n") == 2  # of both models, of the first alone

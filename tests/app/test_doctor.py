@@ -2,15 +2,14 @@
 
 import re
 import shutil
-import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.conftest import TINY
 from tests.reliability.conftest import last_bytes
+from tests.training.conftest import at, interrupt
 from vitral.app.terminal import run as command
 from vitral.core.errors import UsageError
 from vitral.core.files import sha256
@@ -126,13 +125,9 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, b
     training = settings | {"log_every": 1}
     config = RunConfig.parse({"corpus": {"source": "sample"}, "model": sizes, "training": training})
 
-    def stop(event: Mapping[str, Any]) -> None:
-        if event["event"] == "step" and event["step"] == 6:
-            signal.raise_signal(signal.SIGTERM)
-
     folder = tmp_path_factory.mktemp("repair")
     whole = train(config, folder / "whole")
-    return train(config, folder / "run", callback=stop).path, last_bytes(whole, STEPS)
+    return train(config, folder / "run", callback=at(interrupt, "step", 6)).path, last_bytes(whole, STEPS)
 
 
 def _edit(run: Path) -> None:
@@ -208,9 +203,8 @@ def test_what_nothing_seals_is_not_repaired(healthy: Path, tmp_path: Path) -> No
     shutil.copytree(healthy, tmp_path / "run")
     _none_whole(tmp_path / "run")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != ".lock"}
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError):
         repair_run(tmp_path / "run")
-    assert "\n" not in str(refused.value)
     assert before == {
         path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != ".lock"
     }

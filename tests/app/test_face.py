@@ -3,16 +3,17 @@
 import json
 import re
 import shutil
-import subprocess
 import sys
-from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fresh import printed
+from tags import tags
 
 import vitral
+from tests.app.conftest import MODEL, TRAINING
 from vitral.app.results import Samples
 from vitral.core.errors import UsageError
 from vitral.core.language import in_language
@@ -20,17 +21,9 @@ from vitral.decoding import Sample
 from vitral.report.notebook import framed
 
 COURSE = Path(__file__).parents[2] / "docs" / "gallery"
-MODEL = {"d_model": 12, "num_layers": 2, "num_heads": 3, "context_length": 13}
-TRAINING = {"steps": 4, "evaluate_every": 2, "batch_size": 5}
 COMMANDS = ("train", "resume", "continue_", "evaluate", "generate", "explain", "exercise", "check", "inspect", "study")
 COMMANDS += ("grade", "survey", "count", "doctor", "demo", "compare", "list_runs")
 NASTY = "</iframe></script><script>alert(1)</script>\"'&<b>\x1b[31m\u202e"
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> vitral.Run:
-    folder = tmp_path_factory.mktemp("face")
-    return vitral.train("sample", folder / "run", model=MODEL, training=TRAINING, seed=5)
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +77,7 @@ def test_the_first_token_and_the_first_step_wait_for_no_plot_and_no_page(run: vi
         f"vitral.train('fast', {str(tmp_path / 'run')!r}, callback=seen, corpus='sample', progress=True,\n"
         "             model={'d_model': 16, 'num_layers': 1}, training={'steps': 1, 'log_every': 1})\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    printed(code)
 
 
 def test_results_are_readable_plain_and_ready_for_json(results: dict[str, Any]) -> None:
@@ -182,24 +174,12 @@ def test_tables_become_data_frames(results: dict[str, Any]) -> None:
     assert len(results["several"].to_pandas()) == 2
 
 
-class _Frame(HTMLParser):
-    """The attributes of every element, and whether anything but the frame and its caption is there."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-
 def test_a_notebook_shows_the_page_in_a_sandbox_and_nothing_is_loaded(results: dict[str, Any]) -> None:
     for name, result in results.items():
-        elements = _Frame(result._repr_html_()).elements
+        elements = tags(result._repr_html_())
         assert {tag for tag, _ in elements} <= {"iframe", "div", "details", "summary", "pre"}, name
         (frame,) = (attributes for tag, attributes in elements if tag == "iframe")
-        inside = frame["srcdoc"] or ""
+        inside = frame["srcdoc"]
         assert inside.startswith("<!DOCTYPE html>"), name
         assert "default-src 'none'" in inside, name
         assert frame["sandbox"] == ("allow-scripts" if "<script>" in inside else ""), name
@@ -208,14 +188,14 @@ def test_a_notebook_shows_the_page_in_a_sandbox_and_nothing_is_loaded(results: d
 
 def test_a_frame_escapes_whatever_it_holds() -> None:
     made = framed(f"<html><head></head>{NASTY}</html>", NASTY + "\n" + NASTY)
-    elements = _Frame(made).elements
+    elements = tags(made)
     assert [tag for tag, _ in elements] == ["iframe", "div", "details", "summary", "pre"]
-    assert NASTY in (elements[0][1]["srcdoc"] or "")
+    assert NASTY in elements[0][1]["srcdoc"]
     assert "\x1b" not in made.partition("</iframe>")[2]
 
 
 def test_a_text_that_would_be_obeyed_is_shown(run: vitral.Run) -> None:
     shown = Samples(NASTY, 1, (Sample(NASTY, NASTY, (1,), "length"),))._repr_html_()
-    inside = _Frame(shown).elements[0][1]["srcdoc"] or ""
+    inside = tags(shown)[0][1]["srcdoc"]
     assert "<script>alert" not in inside
     assert "&lt;script&gt;alert" in inside

@@ -9,27 +9,17 @@ import torch
 from variants import TEXT, TOKENIZER, made
 
 import vitral as library
-from tests.conftest import TINY
 from vitral.evaluation import Masking
 from vitral.inspection.one_text import inspect_text
 from vitral.report.inspection import head_table, inspection_page, norm_table, sublayer_table
 
 
-def test_json_is_what_the_library_gives_and_what_the_trace_has(vitral, trained: Path) -> None:
+def test_json_is_what_the_library_gives(vitral, trained: Path) -> None:
     told = vitral("inspect", str(trained), "--text", "WREN. The", "--windows", "7", "--top", "3", "--format", "json")
     assert told.code == 0, told
     found, loaded = json.loads(told.out), library.load(trained)
     assert found == loaded.inspect("WREN. The", windows=7, top=3).plain()
-    seen = loaded.trace("WREN. The")
-    (layer,) = found["attention"]
-    torch.testing.assert_close(torch.tensor(layer["heads"]), seen["blocks.0.attn.weights"][0], rtol=0, atol=1e-6)
-    shares = seen["logits"][0].softmax(dim=-1)
-    for place, position in enumerate(found["lens"]["points"][-1]["positions"]):
-        assert len(position["top"]) == 3
-        for each in position["top"]:
-            assert each["probability"] == pytest.approx(float(shares[place, each["id"]]), rel=1e-3)
-    for point in [*found["norms"]["stream"], *found["norms"]["added"]]:
-        assert point["positions"] == pytest.approx(seen[point["point"]].norm(dim=-1)[0].tolist(), rel=1e-3)
+    assert {len(position["top"]) for position in found["lens"]["points"][-1]["positions"]} == {3}
     assert found["step"] == loaded.step
     assert found["ablation"]["rows"] == 7
 
@@ -56,16 +46,6 @@ def test_out_takes_its_form_from_the_name(vitral, trained: Path, tmp_path: Path,
     written = (tmp_path / name).read_text(encoding="utf-8")
     assert written.lower().startswith(begin.lower())
     assert vitral(*line, "--format", form).out == written
-
-
-def test_a_masked_run_is_inspected(vitral, tmp_path: Path) -> None:
-    settings = (*TINY, "model.attention.mask=bidirectional", "training.objective=masked", "training.steps=2")
-    words = [word for setting in settings for word in ("--set", setting)]
-    assert vitral("train", "sample", "--out", "masked", *words).code == 0
-    found = library.load(tmp_path / "masked").inspect("WREN", windows=3)
-    assert found["objective"] == "masked"
-    assert [target["label"] for target in found["lens"]["targets"]] == list("WREN")
-    assert vitral("inspect", "masked", "--text", "WREN").code == 0
 
 
 @pytest.mark.parametrize("variant", ["pre", "neither", "bidirectional"])

@@ -123,6 +123,7 @@ def test_tensorboard_never_ends_a_run(vitral, tmp_path: Path, monkeypatch: pytes
     assert told.err.count("\n") == 1
     assert "TensorBoard" in told.err
     assert (tmp_path / "watched" / "report" / "run.html").is_file()
+    assert list((tmp_path / "watched" / "tensorboard").glob("events.out*"))
 
 
 ALLOCATION = "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9999999999 bytes."

@@ -29,7 +29,7 @@ LATIN, GREEK = "abcdefg hij\n", "αβγδε ζηθι\n"
     ("text", "told"),
     [
         (prose(LATIN, 4999), []),
-        (prose(LATIN, 19999) + "ж" + prose(LATIN, 199), []),
+        (prose(LATIN, 3999) + "ж" + prose(LATIN, 199), []),
         (prose(LATIN, 499) * 10, ["100.0%"]),
         (prose(LATIN, 4499) + prose(GREEK, 499), ["U+03B1"]),
         ("a" * 997, ["single character", "100.0%"]),

@@ -1,58 +1,31 @@
 """What a caller of the library sees of a training, and what an interruption leaves."""
 
-import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 import vitral
+from tests.app.conftest import MODEL, TRAINING
+from tests.training.conftest import at, interrupt
 from vitral.app import progress
 from vitral.app.progress import Display
 from vitral.core.errors import Interrupted, UsageError
 from vitral.training import Event
 
-MODEL = {"d_model": 12, "num_layers": 2, "num_heads": 3, "context_length": 13}
-TRAINING = {"steps": 4, "evaluate_every": 2, "batch_size": 5}
 SMALL: dict[str, Any] = {"model": MODEL, "training": TRAINING}
 
 
-class Notebook:
-    """What is displayed, as a notebook would show it: the last content of each output."""
-
-    kernel = True
-
-    def __init__(self) -> None:
-        self.outputs: list[str] = []
-        self.updates = 0
-
-    def display(self, html: str, *, display_id: bool) -> "Handle":
-        assert display_id
-        self.outputs.append(html)
-        return Handle(self, len(self.outputs) - 1)
-
-
-class Handle:
-    def __init__(self, notebook: Notebook, place: int) -> None:
-        self.notebook, self.place = notebook, place
-
-    def update(self, html: str) -> None:
-        self.notebook.outputs[self.place] = html
-        self.notebook.updates += 1
-
-
 @pytest.fixture
-def notebook(monkeypatch: pytest.MonkeyPatch) -> Notebook:
-    """In the place of IPython's own, which `tests/notebooks` use."""
-    shell, module = Notebook(), ModuleType("IPython.display")
-    vars(module).update(HTML=str, display=lambda html, **options: shell.display(html, **options))
-    monkeypatch.setattr(progress, "session", lambda: shell)
+def notebook(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """Displays as IPython's own, which `tests/notebooks` use: each has a handle that updates it."""
+    module = Mock(HTML=str)
+    monkeypatch.setattr(progress, "session", lambda: Mock(kernel=True))
     monkeypatch.setitem(sys.modules, "IPython.display", module)
-    return shell
+    return module.display
 
 
 @pytest.fixture
@@ -60,17 +33,6 @@ def text(tmp_path: Path) -> Path:
     path = tmp_path / "x.txt"
     path.write_text("one line and another\n" * 800, encoding="utf-8")
     return path
-
-
-def stop_at(step: int, times: int = 1) -> Callable[[Event], None]:
-    """A callback that presses Ctrl-C at the first evaluation of this step."""
-
-    def stop(event: Event) -> None:
-        if event["event"] == "evaluation" and event["step"] == step:
-            for _ in range(times):
-                signal.raise_signal(signal.SIGINT)
-
-    return stop
 
 
 def test_outside_notebooks_nothing_is_said_unless_asked(
@@ -84,16 +46,18 @@ def test_outside_notebooks_nothing_is_said_unless_asked(
     assert told.count("validation") == 2
 
 
-def test_a_notebook_shows_one_display_that_changes(text: Path, tmp_path: Path, notebook: Notebook) -> None:
+def test_a_notebook_shows_one_display_that_changes(text: Path, tmp_path: Path, notebook: Mock) -> None:
     seen: list[str] = []
     vitral.train(text, tmp_path / "run", callback=lambda event: seen.append(event["event"]), **SMALL)
-    (last,) = notebook.outputs
-    assert notebook.updates > 2
+    notebook.assert_called_once()
+    updated = notebook.return_value.update
+    (last,) = updated.call_args.args
+    assert updated.call_count > 2
     assert 'value="1.0000"' in last
     assert "<script" not in last
     assert "evaluation" in seen
     vitral.train(text, tmp_path / "silent", progress=False, **SMALL)
-    assert len(notebook.outputs) == 1
+    notebook.assert_called_once()
 
 
 def test_what_a_display_shows_is_escaped() -> None:
@@ -115,14 +79,10 @@ def test_what_a_display_shows_is_escaped() -> None:
 def test_a_display_that_fails_ends_no_training(
     text: Path,
     tmp_path: Path,
-    notebook: Notebook,
-    monkeypatch: pytest.MonkeyPatch,
+    notebook: Mock,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    def fail(*args: Any, **options: Any) -> None:
-        raise OSError("the browser is gone")
-
-    monkeypatch.setattr(notebook, "display", fail)
+    notebook.side_effect = OSError("the browser is gone")
     assert vitral.train(text, tmp_path / "run", **SMALL).step == 4
     assert capfd.readouterr().err.count("the browser is gone") == 1
 
@@ -135,8 +95,9 @@ def test_an_interrupted_cell_says_how_to_go_on_and_nothing_is_lost(
     if times == 2:
         request.getfixturevalue("notebook")
     whole = vitral.train(text, tmp_path / "whole", **SMALL)
+    stop = at(lambda: [interrupt() for _ in range(times)], "evaluation", 2)
     with pytest.raises(Interrupted, match=r"vitral\.resume\('.*run'\)"):
-        vitral.train(text, tmp_path / "run", callback=stop_at(2, times), **SMALL)
+        vitral.train(text, tmp_path / "run", callback=stop, **SMALL)
     assert vitral.train(text, tmp_path / "another", **SMALL).step == whole.step  # the process can train again
     resumed = vitral.resume(tmp_path / "run")
     weights = dict(whole.model.named_parameters())
@@ -145,7 +106,7 @@ def test_an_interrupted_cell_says_how_to_go_on_and_nothing_is_lost(
         vitral.resume(resumed)
 
 
-def test_an_interruption_before_the_first_step_leaves_nothing(text: Path, tmp_path: Path, notebook: Notebook) -> None:
+def test_an_interruption_before_the_first_step_leaves_nothing(text: Path, tmp_path: Path, notebook: Mock) -> None:
     def interrupt(event: Event) -> None:
         raise KeyboardInterrupt
 
@@ -155,13 +116,13 @@ def test_an_interruption_before_the_first_step_leaves_nothing(text: Path, tmp_pa
     assert vitral.train(text, tmp_path / "run", **SMALL).step
 
 
-def test_an_interrupted_study_goes_on_with_the_same_call(text: Path, tmp_path: Path, notebook: Notebook) -> None:
+def test_an_interrupted_study_goes_on_with_the_same_call(text: Path, tmp_path: Path, notebook: Mock) -> None:
     design = 'name = "small"\ntitle = "Small"\nquestion = "?"\nbase = "demo"\nseeds = [1, 2]\n'
     arms = '[[arms]]\nname = "a"\ntitle = "A"\n[[arms]]\nname = "b"\ntitle = "B"\nchanges.model.norm = "post"\n'
     (tmp_path / "small.toml").write_text(design + arms, encoding="utf-8")
     call = {"name": tmp_path / "small.toml", "corpus": str(text), "out": tmp_path / "study", **SMALL}
     with pytest.raises(Interrupted, match="same call"):
-        vitral.study(callback=stop_at(2), **call)
+        vitral.study(callback=at(interrupt, "evaluation", 2), **call)
     done = vitral.study(**call)
     straight = vitral.study(**{**call, "out": tmp_path / "straight"})
     assert done.records() == straight.records()

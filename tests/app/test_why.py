@@ -32,6 +32,7 @@ GOOD: dict[str, Any] = {
     "baselines": {"1": 3.3, "2": 2.4, "3": 1.9, "4": 1.6},
     "copied": 0.0,
     "exact": None,
+    "shortfalls": [],
     "problems": [],
 }
 """A run that read its text 15.4 times and beats every table."""
@@ -45,7 +46,11 @@ ANSWERS = {"is_text": False, "tokens": None, "most_passes": None}
         ({}, ["size", "temperature"], "generate runs/my --temperature 0.5"),
         # The text allows 16 · 130,000 / 2000 = 1040 steps, of which 0.6 are 624: 574 more of 0.1 s are 0.96 minutes.
         ({"step": 50, "test_loss": 2.0, "seconds_per_step": 0.1}, ["undertrained"], "continue runs/my --minutes 1"),
-        ({"step": 300, "least_steps": 1500, "seconds_per_step": 0.1}, ["undertrained"], "continue runs/my --minutes 2"),
+        (
+            {"step": 300, "least_steps": 1500, "seconds_per_step": 0.1, "shortfalls": ["300 of 900"]},
+            ["undertrained", "busy"],
+            "continue runs/my --minutes 2",
+        ),
         ({"parameters": 820_000}, ["large"], "train 'my text.txt'"),
         (
             {"parameters": 820_000, "is_smallest": True, "step": 50, "seconds_per_step": 0.1},

@@ -75,17 +75,15 @@ def checkout(tmp_path: Path) -> Path:
     return folder
 
 
-def characters(cache: Path, tokenizer: TokenizerConfig | None = None) -> Characters:
+def characters(tokenizer: TokenizerConfig | None = None) -> Characters:
     raw = TEXT.encode()
     config = CorpusConfig() if tokenizer is None else CorpusConfig(tokenizer=tokenizer)
-    return characters_of(prepare(config, corpus=Corpus("text", TEXT, len(raw), "0" * 64), cache=cache))
+    return characters_of(prepare(config, corpus=Corpus("text", TEXT, len(raw), "0" * 64)))
 
 
 @pytest.mark.parametrize("tokenizer", [None, ByteConfig(), BPEConfig(vocab_size=300)])
-def test_its_characters_are_those_of_the_run_whatever_its_tokenizer(
-    tokenizer: TokenizerConfig | None, tmp_path: Path
-) -> None:
-    measured = characters(tmp_path, tokenizer)
+def test_its_characters_are_those_of_the_run_whatever_its_tokenizer(tokenizer: TokenizerConfig | None) -> None:
+    measured = characters(tokenizer)
     assert measured.alphabet == "".join(sorted(set(TEXT)))
     parts = {
         name: "".join(measured.alphabet[token] for token in split.tokens) for name, split in measured.splits.items()
@@ -97,7 +95,7 @@ def test_its_characters_are_those_of_the_run_whatever_its_tokenizer(
 
 
 def test_it_reads_our_splits_as_its_own_files(tmp_path: Path) -> None:
-    measured = characters(tmp_path)
+    measured = characters()
     measured.write(tmp_path / "data")
     read = {name: np.fromfile(tmp_path / "data" / f"{name}.bin", dtype=np.uint16) for name in ("train", "val")}
     np.testing.assert_array_equal(read["train"], measured.splits["train"].tokens)
@@ -111,7 +109,7 @@ def test_it_reads_our_splits_as_its_own_files(tmp_path: Path) -> None:
 def test_it_trains_in_its_folder_with_its_settings_and_its_loss_is_of_our_test_split(
     checkout: Path, tmp_path: Path
 ) -> None:
-    measured, before = characters(tmp_path), sorted(checkout.rglob("*"))
+    measured, before = characters(), sorted(checkout.rglob("*"))
     measured.write(tmp_path / "data")
     trained = train(require_checkout(checkout), tmp_path / "data", tmp_path / "out", 5 * EVALUATIONS, dict(os.environ))
     given = json.loads((tmp_path / "out" / "given.json").read_text(encoding="utf-8"))

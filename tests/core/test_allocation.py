@@ -1,9 +1,7 @@
 """Freed memory serves the next pass; training keeps all of it, in large pages where the kernel gives them."""
 
-import subprocess
-import sys
-
 import pytest
+from fresh import printed
 
 from vitral.core import machine
 
@@ -33,11 +31,6 @@ for size, count in SIZES:
         del as_many
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < count * size // resource.getpagesize() / 10)
 """
-LIMITED = """
-import resource
-
-resource.setrlimit(resource.RLIMIT_DATA, (2**36, 2**36))
-"""
 ADVISED = """
 lines = open("/proc/self/smaps").read().splitlines()
 begins = [place for place, line in enumerate(lines) if line.endswith("[heap]")]
@@ -47,14 +40,9 @@ print(any("hg" in line.split() for line in flags))
 SMALL, LARGE = (2**20, 61), (61 * 2**20, 7)
 
 
-def printed(*parts: str) -> list[str]:
-    command = [sys.executable, "-c", "".join(parts)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-
-
 @pytest.mark.merge
 def test_training_uses_all_freed_memory_again_in_large_pages() -> None:
     """A capture, which keeps less, does not undo it."""
     sizes = REPEATED.replace("SIZES", str([SMALL, LARGE]))
-    result = printed(TRAINING, CAPTURE, sizes, *([ADVISED] if LARGE_PAGES else []))
-    assert result == ["True"] * (2 + LARGE_PAGES)
+    result = printed(TRAINING + CAPTURE + sizes + ADVISED * LARGE_PAGES)
+    assert result.split() == ["True"] * (2 + LARGE_PAGES)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from browser import in_node, needs_node, plain, run_graphs
+from browser import in_node, needs_node, plain, run_graphs, same
 from torch import Tensor
 
 from vitral.core.graphs import OPERATIONS, NotInGraphs, any_length, graph_of, graph_with_weights, lstm
@@ -103,12 +103,6 @@ CASES: list[tuple[str, list[Any]]] = [
 ]
 OF_LENGTHS = {"sym_size.int", "add", "sub", "mul", "floordiv", "mod"}
 NOT_OF_TENSORS = {"getitem", "_to_copy", "empty.memory_format", "lstm"} | OF_LENGTHS
-
-
-def same(mine: Tensor, expected: Tensor, what: str) -> None:
-    torch.testing.assert_close(
-        mine, expected, rtol=1e-12, atol=1e-12, equal_nan=True, msg=lambda message: f"{what}: {message}"
-    )
 
 
 def one_node(name: str, given: list[Any]) -> tuple[dict[str, Any], Any]:

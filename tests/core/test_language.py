@@ -6,8 +6,10 @@ import pickle
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from vitral.core.errors import StorageError, TrainingStopped, UsageError, reason
+from vitral.core.errors import LONGEST, StorageError, TrainingStopped, UsageError, reason
 from vitral.core.language import LANGUAGES, N_, Message, _, in_language, restored, storable
 
 OTHERS = [code for code in LANGUAGES if code != "en"]
@@ -59,3 +61,11 @@ def test_an_error_is_told_in_the_language_in_which_it_is_shown(code: str) -> Non
     assert isinstance(reason(StorageError("full")), Message)
     assert reason(OSError(28, "No space left on device", "a")) == "No space left on device"
     assert reason(ValueError("foreign")) == "foreign"
+
+
+@given(st.text(max_size=2 * LONGEST))
+def test_an_error_is_one_printable_line_whatever_it_quotes(quoted: str) -> None:
+    for kind in (UsageError, StorageError, TrainingStopped):
+        told = str(kind("{path}: cannot be read", path=quoted))
+        assert told.isprintable()
+        assert len(told) <= LONGEST + 3

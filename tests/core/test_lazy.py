@@ -1,7 +1,6 @@
 """Imports without the search for garbage."""
 
-import subprocess
-import sys
+from fresh import printed
 
 MADE = """
 import gc
@@ -15,8 +14,7 @@ print(young, len(gc.get_objects(generation=0)), gc.get_freeze_count())
 
 
 def test_the_next_search_does_not_look_through_what_was_imported() -> None:
-    done = subprocess.run([sys.executable, "-c", MADE], capture_output=True, text=True, check=True)
-    before, after, frozen = map(int, done.stdout.split())
+    before, after, frozen = map(int, printed(MADE).split())
     assert before >= 9973
     assert after < 1000
     assert frozen == 0

@@ -73,17 +73,12 @@ def test_the_lines_of_a_file_are_records_each_whole_in_one_split(kind: str, toke
     assert again.answers == dataset.answers
 
 
-def test_a_table_has_the_records_of_json_lines_and_a_folder_those_of_its_files(tmp_path: Path) -> None:
+def test_the_records_of_a_folder_are_those_of_its_files(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    table = tmp_path / "in" / "x.tsv"
-    table.write_bytes(b"source\tmore\ttarget\r\na b\t1\tb a\r\n\r\nx\t2\ty\r\n")
-    assert records_in(str(table)) == "pairs"
-    read = {"records": "pairs", "newlines": "keep"}
-    assert load_corpus(CorpusConfig.parse({"source": str(table), **read})).text == pair("a b", "b a") + pair("x", "y")
+    written(tmp_path / "in" / "x.jsonl", LINES["pairs"][::2])
     written(tmp_path / "in" / "y.jsonl", LINES["pairs"])
-    both = load_corpus(CorpusConfig.parse({"source": str(tmp_path / "in"), **read}))
+    both = load_corpus(CorpusConfig.parse({"source": str(tmp_path / "in"), "records": "pairs"}))
     assert both.records is not None
-    assert records_in(str(tmp_path / "in")) == "pairs"
     first, new, second = RECORDS["pairs"]  # of the second file only one is new
     assert [both.text[a:b] for a, b in both.records] == [first, second, new]
 
@@ -92,9 +87,9 @@ def test_a_table_has_the_records_of_json_lines_and_a_folder_those_of_its_files(t
     ("name", "content", "complaint"),
     [
         ("x.jsonl", '\n{"source": "a", "answer": "b"}\n', "'answer'"),
+        ("x.tsv", "source\ttarget\na\tb\n", "a table"),
         ("x.json", '{"question": "a", "answer": "b"}\n', "'question'"),
         ("x.json", '[{"source": "a", "target": "b"}]', "jq"),
-        ("x.tsv", "hello\tola\n", "'ola'"),
     ],
 )
 def test_lines_that_nothing_says_how_to_read_are_refused(
@@ -281,9 +276,9 @@ def test_the_prompt_of_a_chat_is_its_beginning() -> None:
 
 
 def test_equal_records_are_one(tmp_path: Path) -> None:
-    lines = [f"{number % 40}\t{number % 40 + 1}" for number in range(240)]
-    (tmp_path / "pairs.tsv").write_text("\n".join(["source\ttarget", *lines]))
-    dataset = prepare(CorpusConfig(source=str(tmp_path / "pairs.tsv"), records="pairs"), cache=tmp_path)
+    lines = [{"source": str(number % 40), "target": str(number % 40 + 1)} for number in range(240)]
+    path = written(tmp_path / "pairs.jsonl", lines)
+    dataset = prepare(CorpusConfig(source=str(path), records="pairs"))
     rows = [
         dataset.tokenizer.decode(split.tokens[begin:end])
         for split in dataset.splits.values()
@@ -297,13 +292,11 @@ def test_records_of_further_texts_are_not_those_of_the_main_text(tmp_path: Path)
     lines = [{"source": str(number), "target": str(number + 1)} for number in range(45)]
     main, more = written(tmp_path / "main.jsonl", lines[:30]), written(tmp_path / "more.jsonl", [*lines[25:], lines[2]])
     config = CorpusConfig.parse({"source": str(main), "records": "pairs", "also": [str(more)]})
-    dataset = prepare(config, cache=tmp_path)
+    dataset = prepare(config)
     rows = [row for split in dataset.splits.values() for row in decoded(dataset, split)]
     assert sorted(rows) == sorted(pair(line["source"], line["target"]) for line in lines)
     assert any("21" in note and "6" in note for note in dataset.notes)
-    again = prepare_recorded(
-        config, dataset.describe(), tokenizer=dataset.tokenizer, run_folder=tmp_path, cache=tmp_path
-    )
+    again = prepare_recorded(config, dataset.describe(), tokenizer=dataset.tokenizer, run_folder=tmp_path)
     assert again.fingerprint == dataset.fingerprint
     with pytest.raises(UsageError, match="leave it out"):
-        prepare(config.model_copy(update={"also": (str(written(tmp_path / "same.jsonl", lines[:9])),)}), cache=tmp_path)
+        prepare(config.model_copy(update={"also": (str(written(tmp_path / "same.jsonl", lines[:9])),)}))

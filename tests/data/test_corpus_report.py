@@ -39,7 +39,7 @@ def test_a_clean_text_has_no_problems(tmp_path):
     assert [entry.label for entry in report.alphabet] == ["\\n", "␣", *"abcdefgh"]
     assert report.characters == {"train": 125_000, "validation": 10_000, "test": 15_000}
     assert report.tokens == report.characters
-    assert report.lines.endings == {"\\n": CLEAN.count("\n"), "\\r\\n": 0, "\\r": 0}
+    assert report.lines.num_lines == CLEAN.count("\n") + (not CLEAN.endswith("\n"))
     assert report.batches_per_pass == 125_000 / 14
     assert 0 < report.num_windows < 125_000
     assert report.duplicates.share == 0
@@ -50,13 +50,12 @@ def test_a_clean_text_has_no_problems(tmp_path):
     ("addition", "fact"),
     [
         ("é" * 9, "fewer than 10 occurrences each: 1 (“é” U+00E9: 9)."),
+        ("Ã©" * 20, "In 20 places the text looks like UTF-8"),
         ("\x1b" * 20, "control or invisible characters (“\\x1b” U+001B: 20)."),
-        ("\x00" * 20, "control or invisible characters (“\\x00” U+0000: 20)."),
         ("\u200b" * 20, "control or invisible characters (“\\u200b” U+200B: 20)."),
         ("\xad\u2028" * 20, "control or invisible characters (“\\xad” U+00AD: 20, “\\u2028” U+2028: 20)."),
         ("a\ufeff" * 20, "control or invisible characters (“\\ufeff” U+FEFF: 20)."),
         ("\ufffd" * 20, "U+FFFD occurs 20 times"),
-        ("Ã©" * 20, "In 20 places the text looks like UTF-8"),
         ("one\xa0two" * 20, "unusual spaces (“\\xa0” U+00A0: 20)."),
         ("a" * 5_001, "The longest line has 5,0"),
         (
@@ -97,16 +96,26 @@ def test_a_character_that_training_never_sees_is_named(tmp_path):
     assert any("lacks: 1 (“é” U+00E9: 20)" in problem for problem in report.problems)
 
 
-def test_line_ends_are_counted_if_they_are_kept(tmp_path):
-    text = "ab\r\ncd\n" * 15_000
-    assert report_on(tmp_path, text, newlines="keep").lines.endings == {"\\n": 15_000, "\\r\\n": 15_000, "\\r": 0}
-    assert any("15,000 \\r\\n" in note for note in report_on(tmp_path, text).notes)
+def test_lines_are_the_same_whether_their_ends_are_kept(tmp_path):
+    text = "abc\r\ncd\n" * 15_000
+    kept, changed = (report_on(tmp_path, text, newlines=newlines) for newlines in ("keep", "lf"))
+    assert kept.lines == changed.lines
+    assert (kept.lines.num_lines, kept.lines.longest) == (30_000, 3)
+    assert any("15,000 \\r\\n" in note for note in changed.notes)
 
 
 def test_the_same_page_twice_is_a_duplicate_across_the_split(tmp_path):
     report = report_on(tmp_path, words(50_001) * 2)
     assert report.duplicates.share > 0.9
     assert any("also occur in the training split, for example “" in problem for problem in report.problems)
+
+
+def test_equal_sequences_of_a_task_are_chance_and_no_leak():
+    config = CorpusConfig.parse({"source": "task", "task": {"name": "markov", "concentration": 0.01, "sequences": 500}})
+    corpus = load_corpus(config)
+    report = corpus_report(prepare(config, corpus=corpus), corpus.text, context_length=64, batch_size=2)
+    assert report.duplicates.share > 0.1
+    assert report.loss_problems == ()
 
 
 def test_a_small_text_is_said_to_be_small(tmp_path):

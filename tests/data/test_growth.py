@@ -49,21 +49,20 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
-def test_unknown_characters_grow_are_replaced_or_refused(text: Path, tmp_path: Path) -> None:
+def test_unknown_characters_grow_are_replaced_or_refused(text: Path) -> None:
     config, former = CorpusConfig.parse({"source": str(text), "split": "tail"}), char_tokenizer("ab ")
-    cache = tmp_path / "cache"
     with pytest.raises(UsageError, match="'c'"):
-        prepare(config, tokenizer=former, cache=cache)
-    wider = prepare(config, tokenizer=former, grow=True, cache=cache)
+        prepare(config, tokenizer=former)
+    wider = prepare(config, tokenizer=former, grow=True)
     assert wider.tokenizer == char_tokenizer("ab cé")
-    assert any("new characters: 2 (c é)" in note for note in wider.notes)
-    replaced = prepare(config.model_copy(update={"replacement": "a"}), tokenizer=former, grow=True, cache=cache)
+    assert any("new tokens: 2 (c é)" in note for note in wider.notes)
+    replaced = prepare(config.model_copy(update={"replacement": "a"}), tokenizer=former, grow=True)
     assert replaced.tokenizer == former
     assert replaced.tokenizer.decode(replaced.splits["train"].tokens[:6]) == "aba a "
     assert any("120 characters, 2 different" in note for note in replaced.notes)
-    other = prepare(config.model_copy(update={"replacement": "b"}), tokenizer=former, grow=True, cache=cache)
+    other = prepare(config.model_copy(update={"replacement": "b"}), tokenizer=former, grow=True)
     assert len({dataset.fingerprint for dataset in (wider, replaced, other)}) == 3
     with pytest.raises(UsageError, match="alphabet"):
-        prepare(config.model_copy(update={"replacement": "x"}), tokenizer=former, grow=True, cache=cache)
+        prepare(config.model_copy(update={"replacement": "x"}), tokenizer=former, grow=True)
     with pytest.raises(UsageError, match=r"corpus\.replacement"):
-        prepare(config.model_copy(update={"replacement": "a"}), cache=cache)
+        prepare(config.model_copy(update={"replacement": "a"}))

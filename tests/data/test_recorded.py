@@ -57,10 +57,7 @@ def again(trained: tuple[CorpusConfig, Dataset, Recorded], run: Path, **options:
 def refused(trained: tuple[CorpusConfig, Dataset, Recorded], run: Path, **options: Any) -> str:
     with pytest.raises(UsageError) as error:
         again(trained, run, **options)
-    message = str(error.value)
-    assert message.isprintable()
-    assert len(message) < 1500
-    return message
+    return str(error.value)
 
 
 SOURCES = {

@@ -28,13 +28,13 @@ def rows(task: Task) -> list[str]:
     return task_texts(task)
 
 
-def prepared(task: Task, cache: Path) -> Dataset:
-    return prepare(CorpusConfig.parse({"task": task.plain()}), cache=cache)
+def prepared(task: Task) -> Dataset:
+    return prepare(CorpusConfig.parse({"task": task.plain()}))
 
 
 @pytest.mark.parametrize("task", TASKS, ids=str)
-def test_a_window_of_the_whole_length_is_one_sequence(task: Task, tmp_path: Path) -> None:
-    dataset, sequences = prepared(task, tmp_path), set(rows(task))
+def test_a_window_of_the_whole_length_is_one_sequence(task: Task) -> None:
+    dataset, sequences = prepared(task), set(rows(task))
     decode = dataset.tokenizer.decode
     sizes = {name: len(split.segments) for name, split in dataset.splits.items()}
     assert sizes == {"train": 255, "validation": 15, "test": 30}
@@ -107,13 +107,13 @@ def test_equal_settings_draw_equal_sequences_and_more_begin_with_the_same() -> N
 
 def test_the_task_of_a_run_is_generated_again(tmp_path: Path) -> None:
     task = MarkovChains(sequences=100)
-    dataset = prepared(task, tmp_path)
+    dataset = prepared(task)
     config, recorded = dataset.config, dataset.describe()
     assert config == CorpusConfig.parse(config.plain())
     assert (recorded["source"], recorded["name"]) == ("task", "task:markov")
     assert recorded["split"]["method"] == "sequences"
     assert recorded["split"]["block"] == 65
-    again = prepare_recorded(config, recorded, tokenizer=dataset.tokenizer, run_folder=tmp_path, cache=tmp_path / "2")
+    again = prepare_recorded(config, recorded, tokenizer=dataset.tokenizer, run_folder=tmp_path)
     assert again.fingerprint == dataset.fingerprint
     assert again.store_sha256 == dataset.store_sha256
     assert dataset.load_text().text == load_corpus(config).text

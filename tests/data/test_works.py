@@ -29,7 +29,7 @@ def book(tmp_path):
 
 
 def dataset(path, **options):
-    return prepare(CorpusConfig.parse({"source": str(path), "tokenizer": "byte", "works": "CHAPTER *", **options}))
+    return prepare(CorpusConfig.parse({"source": str(path), "tokenizer": "byte", "works": ["CHAPTER *"], **options}))
 
 
 def letters(data, split="train"):
@@ -144,9 +144,8 @@ def test_lines_that_begin_works_are_found_and_missing_ones_told():
         ("ACT I", "ACT I\none\n"),
         ("ACT II", "  ACT II\ntwo\nTHE END"),
     ]
-    for line in "ACT III", "A*", "*":
-        with pytest.raises(UsageError, match=r"corpus\.works"):
-            works_from("ACT I\nACT II\n", [line])
+    with pytest.raises(UsageError, match=r"corpus\.works"):
+        works_from("ACT I\nACT II\n", ["ACT I", "ACT III"])
 
 
 def test_a_text_whose_works_are_unknown_or_too_few_is_refused(tmp_path):

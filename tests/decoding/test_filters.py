@@ -141,13 +141,3 @@ def test_top_k_beyond_the_vocabulary_names_its_size(k: int) -> None:
     for sampling in (Sampling(top_k=k), Sampling(top_k=k, temperature=0)):
         with pytest.raises(UsageError, match=rf"^top_k: {k} is more than the vocabulary's 3 tokens"):
             distribution(torch.zeros(1, 3), sampling)
-
-
-BAD = {
-    "temperature": [-1e-9, math.nan, math.inf, "x", True, None],
-    "top_k": [0, 1.5],
-    "top_p": [0, 1.1, math.nan],
-    "min_p": [-0.1, 1.1],
-    "repetition_penalty": [0, math.inf],
-    "top-k": [3],
-}

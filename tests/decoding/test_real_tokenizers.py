@@ -37,6 +37,5 @@ def test_text_is_what_the_tokenizer_decodes(prompt: str, tokenizer: Tokenizer) -
 def test_a_character_the_model_has_never_seen_is_named() -> None:
     tokenizer = build_tokenizer(CorpusConfig(), TEXT, [TEXT])
     for prompt, name in (("Ω", "U\\+03A9"), ("\ud800", "U\\+D800")):
-        with pytest.raises(UsageError, match=name) as caught:
+        with pytest.raises(UsageError, match=name):
             generate(attentive(tokenizer.vocab_size), tokenizer, [prompt], max_tokens=1, sampling=HOT)
-        assert "\n" not in str(caught.value)

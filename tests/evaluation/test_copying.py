@@ -46,7 +46,7 @@ def test_no_copy_reaches_over_a_gap_of_the_training_text(tokenizer: str, tmp_pat
     config = CorpusConfig.parse({"source": str(source), "tokenizer": tokenizer})
     runs = list(split_text(len(text), "blocks")["train"].runs())
     expected = [text[begin:end] for begin, end in runs]
-    training = training_text(prepare(config, cache=tmp_path))
+    training = training_text(prepare(config))
     assert training == SEAM.join(expected)
     gap = runs[0][1]
     assert longest_copy(text[gap - 30 : gap + 30], training).length == 30

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from pieces import Pieces, part
+from pieces import Pieces, losses_by_the_definition, part
 
 from vitral.core.errors import UsageError
 from vitral.evaluation import SplitLoss, evaluate_split
@@ -24,20 +24,6 @@ def small(seed: int = 2, **config: Any) -> Transformer:
     return Transformer(chosen, len(PIECES), seed=seed).double()
 
 
-def by_the_definition(model: Transformer, first: int) -> tuple[list[float], list[int]]:
-    """Each scored target's loss and id, window after window and one at a time."""
-    nats, scored = [], []
-    for segment in STRETCHES:
-        for begin in range(0, len(segment) - 1, CONTEXT):
-            window = segment[begin : begin + CONTEXT + 1]
-            with torch.inference_mode():
-                log_probabilities = model.eval()(torch.tensor([window[:-1]]))[0].log_softmax(-1)
-            for position, target in list(enumerate(window[1:]))[first:]:
-                nats.append(-float(log_probabilities[position, target]))
-                scored.append(target)
-    return nats, scored
-
-
 @pytest.mark.parametrize(
     ("attention", "first"),
     [
@@ -52,7 +38,8 @@ def by_the_definition(model: Transformer, first: int) -> tuple[list[float], list
 @pytest.mark.parametrize("batch_tokens", [1, 2 * CONTEXT, 16384])
 def test_it_is_the_definition(attention: Any, first: int, batch_tokens: int) -> None:
     model = small(attention=attention)
-    nats, scored = by_the_definition(model, first)
+    found = losses_by_the_definition(model, STRETCHES, first)
+    scored, nats = zip(*(one for one in found if not math.isnan(one[1])), strict=True)
     result = evaluate_split(model, part(*STRETCHES), Pieces(PIECES), batch_tokens=batch_tokens)
     assert result.loss == pytest.approx(sum(nats) / len(nats), rel=1e-6)
     assert result.num_targets == len(scored)

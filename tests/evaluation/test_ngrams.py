@@ -121,10 +121,6 @@ def test_where_a_loss_stands(loss: float, where: list[str]) -> None:
     assert re.search(".*".join(where), rank_among_baselines(loss, LINES.orders))
 
 
-def test_lines_survive_plain_data() -> None:
-    assert NgramBaselines.from_plain(LINES.plain()) == LINES
-
-
 @pytest.mark.parametrize("plain", [{}, {"orders": 3}, {"orders": {"x": 1.0}, "test_bigram_entropy": 1.0}])
 def test_malformed_plain_data_is_refused(plain: dict) -> None:
     with pytest.raises(UsageError, match=r"^n-gram baselines: malformed"):

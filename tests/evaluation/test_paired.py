@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from pieces import Pieces, part
+from pieces import Pieces, losses_by_the_definition, part
 
 from vitral.core.errors import UsageError
 from vitral.evaluation import (
@@ -36,15 +35,7 @@ def small(context_length: int, **config: Any) -> Transformer:
 def test_every_target_has_its_loss_in_the_order_of_the_text(context: int, prefix: int, batch_tokens: int) -> None:
     attention = {"mask": {"name": "prefix", "length": prefix}} if prefix else {}
     model = small(context, **({"attention": attention} if prefix else {}))
-    expected: list[float] = []
-    for segment in STRETCHES:
-        for begin in range(0, len(segment) - 1, context):
-            window = segment[begin : begin + context + 1]
-            with torch.inference_mode():
-                logs = model.eval()(torch.tensor([window[:-1]]))[0].log_softmax(-1)
-            losses = [-float(logs[position, target]) for position, target in enumerate(window[1:])]
-            shown = min(max(prefix - 1, 0), len(losses))
-            expected += [math.nan] * shown + losses[shown:]
+    expected = [loss for _, loss in losses_by_the_definition(model, STRETCHES, max(prefix - 1, 0))]
     model.train()
     result = token_losses(model, part(*STRETCHES), batch_tokens=batch_tokens)
     np.testing.assert_allclose(result, expected, rtol=1e-5)

@@ -138,23 +138,6 @@ def test_every_equation_of_every_kind_of_model_is_true(variant: str) -> None:
     )
 
 
-def test_the_gradient_is_the_change_of_the_loss() -> None:
-    sheet = block("gelu", "layernorm").sheet
-    name, index = named_cell("weights[2,3,1]", sheet, 0)
-    assert named_cell("Attention weights [2, 3, 1]", sheet, 0) == (name, index)
-    backward = Backward(sheet, loss_of(sheet, name, index))
-    given = {each: value for each, value in sheet.values.items() if each not in sheet}
-    for changed in ("w_q", "w_k", "embedding"):
-        place = tuple(size - 1 for size in given[changed].shape)
-        step = torch.zeros_like(given[changed])
-        step[place] = 1e-6
-        above, below = (
-            float(computed(sheet.quantities, given | {changed: given[changed] + sign * step})[name][index])
-            for sign in (1, -1)
-        )
-        assert float(backward.gradients[changed][place]) == pytest.approx((above - below) / 2e-6, abs=1e-7)
-
-
 def test_softmax_by_hand() -> None:
     """Two equal scores: weights ½ and ½, so dmasked of the first is ½·(1 − ½) = ¼, of the other −¼."""
     example = parse_example('mask = "causal"\nscale = "none"\n[given]\nscores = [[0, 9], [5, 5]]')
@@ -170,6 +153,7 @@ def steps_by_name(walk) -> dict[str, Step]:
 def test_the_steps_go_from_the_loss_back_and_each_shows_its_largest_cell() -> None:
     walk = walk_backward(find_example("the-cat-sat"), "output[2,1]")
     names = list(steps_by_name(walk))
+    assert named_cell("Attention weights [2, 1]", find_example("the-cat-sat").sheet, 0) == ("weights", (0, 1, 0))
     assert names[0] == "dout"
     assert names.index("dz") < names.index("dweights") < names.index("dscores") < names.index("dq") < names.index("dx")
     for step in walk.steps:

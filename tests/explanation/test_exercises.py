@@ -13,11 +13,10 @@ from tiers import few
 from vitral.app.exercises import OWN_STEPS
 from vitral.core.errors import UsageError
 from vitral.core.language import in_language
-from vitral.explanation import KINDS, Verdict, check, exercise_of, exercise_text, key_text, parse_example
+from vitral.explanation import KINDS, ExerciseSheet, Verdict, check, exercise_of, parse_example
 from vitral.explanation.documents import document_of
 from vitral.explanation.examples.file import read_example
 from vitral.explanation.exercises.exercise import effort
-from vitral.explanation.exercises.sheets import ExerciseSheet
 from vitral.explanation.exercises.workbook import workbook
 from vitral.report.live import sheet_latex, sheet_page
 
@@ -27,7 +26,11 @@ HALF = 0.5
 
 
 def key_of(kind: str, seed: int) -> Any:
-    return parse_example(key_text(exercise_of(kind, seed=seed)))
+    return ExerciseSheet(exercise_of(kind, seed=seed)).key
+
+
+def text_of(kind: str, seed: int) -> str:
+    return ExerciseSheet(exercise_of(kind, seed=seed)).toml
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -45,16 +48,15 @@ def test_a_hand_can_compute_the_numbers(kind: str) -> None:
 @pytest.mark.parametrize("kind", few(KINDS, 2))
 def test_the_key_is_right_and_the_sheet_is_empty(kind: str) -> None:
     for seed in SEEDS:
-        exercise = exercise_of(kind, seed=seed)
-        text, key = exercise_text(exercise), check(key_of(kind, seed))
+        text, key = text_of(kind, seed), check(key_of(kind, seed))
         assert key.worst in FINE, (seed, key)
         assert key.counts()["unknown"] == 0
         sheet = check(parse_example(text))
         assert sheet.worst is Verdict.unknown
         assert sheet.counts()["unknown"] == sum(key.counts().values())
-        assert text == exercise_text(exercise)
+        assert text == text_of(kind, seed)
         assert tomllib.loads(text)["given"] == key.example.document.data["given"]
-    assert exercise_text(exercise_of(kind, seed=1)) != exercise_text(exercise_of(kind, seed=2))
+    assert text_of(kind, 1) != text_of(kind, 2)
 
 
 def test_effort_counts_what_a_hand_does() -> None:
@@ -165,4 +167,4 @@ def test_sizes_that_a_kind_does_not_have_are_refused() -> None:
 def test_large_sizes_have_the_easiest_numbers_that_are_found() -> None:
     for sizes in ({"positions": 8, "d_model": 8}, {"positions": 1, "d_model": 1}):
         exercise = exercise_of("attention", **sizes)
-        assert check(parse_example(key_text(exercise))).worst in FINE
+        assert check(ExerciseSheet(exercise).key).worst in FINE

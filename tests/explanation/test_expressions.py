@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.explanation.expressions import evaluate, parse, references, shape_of
+from vitral.explanation.expressions import compute, parse, references, shape_of
 
 Q = torch.tensor([[1.0, 2.0], [0.0, 1.0], [3.0, 1.0]], dtype=torch.float64)
 V = torch.tensor([[1.0, 0.0, 2.0, 4.0, 1.0]] * 3, dtype=torch.float64).cumsum(dim=0)
@@ -13,7 +13,7 @@ V = torch.tensor([[1.0, 0.0, 2.0, 4.0, 1.0]] * 3, dtype=torch.float64).cumsum(di
 def test_attention_in_one_line() -> None:
     tree = parse("softmax(q @ k.T / sqrt(2)) @ v")
     expected = torch.softmax(Q @ Q.T / 2**0.5, dim=-1) @ V
-    assert torch.allclose(evaluate(tree, {"q": Q, "k": Q, "v": V}), expected, atol=1e-15)
+    assert torch.allclose(compute(tree, {"q": Q, "k": Q, "v": V}), expected, atol=1e-15)
     assert references(tree) == ("q", "k", "v")
     assert shape_of(tree, {"q": (3, 2), "k": (3, 2), "v": (3, 5)}) == (3, 5)
 
@@ -31,7 +31,7 @@ def test_attention_in_one_line() -> None:
     ],
 )
 def test_values(text: str, expected: torch.Tensor) -> None:
-    made = evaluate(parse(text), {"q": Q, "v": V, "mlp.pre": Q})
+    made = compute(parse(text), {"q": Q, "v": V, "mlp.pre": Q})
     torch.testing.assert_close(made, expected, atol=1e-14, rtol=0)
 
 
@@ -64,7 +64,7 @@ def test_values(text: str, expected: torch.Tensor) -> None:
 )
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        evaluate(parse(text), {"q": Q})
+        shape_of(parse(text), {"q": Q.shape})
 
 
 def test_large_computations_are_refused_before_they_are_computed() -> None:

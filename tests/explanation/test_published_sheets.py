@@ -11,7 +11,6 @@ from vitral.explanation.examples.by_name import find_example
 from vitral.explanation.phrasebook import phrases
 
 SHEETS = Path(__file__).parent / "sheets"
-ACCUSED = (Verdict.follows, Verdict.wrong)
 
 
 def checked(name: str) -> CheckReport:

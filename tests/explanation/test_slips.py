@@ -187,6 +187,38 @@ def test_two_candidates_are_both_told() -> None:
     assert (data["slip"], data["slip_or"], data["slip_sure"]) == (first.slip.kind, first.slip.other.kind, False)
 
 
+def test_a_norm_without_its_mean_has_words_in_both_languages() -> None:
+    text = """
+        mask = "bidirectional"
+        scale = 1.09861228866811
+        block = "post"
+        epsilon = 0.0
+        decimals = 4
+        [given]
+        resid_pre = [[1, 0, 1, 0.5], [4, 2, -4, -3]]
+        w_q = [[1], [0], [0], [1]]
+        w_k = [[1], [0], [0], [1]]
+        w_v = [[1], [1], [1], [0]]
+        w_o = [[1, -1, 1, -1]]
+        attn_norm_gain = [5, 5, 5, 5]
+        w_up = [[1, 0], [0, 1], [0, 0], [0, 0]]
+        b_up = [-1, 1]
+        w_down = [[-1, 1, -1, 1], [1, 1, 1, 1]]
+        mlp_norm_gain = [5, 5, 5, 5]
+        mlp_norm_bias = [0, 0, 0, 1]
+        [claimed]
+        attn_sum=[[3.0, -2.0, 3.0, -1.5], [6.0, 0.0, -2.0, -5.0]]
+        resid_mid = [[4.498, -2.9987, 4.498, -2.249], [8.996, 0.0, -2.9987, -7.4966]]
+    """
+    report = check(parse_example(text))
+    first = report.first_wrong
+    assert first is not None
+    assert first.slip is not None
+    for language in ("en", "pt"):
+        say = phrases(language)
+        assert say(f"slips.{first.slip.kind}_{first.slip.values['how']}") in ReportText(report, say).guess(first)
+
+
 # Edits.
 
 

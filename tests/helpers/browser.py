@@ -86,6 +86,13 @@ def as_tensor(told: Mapping[str, Any]) -> Tensor:
     return torch.tensor(data, dtype=torch.float64).reshape(told["shape"])
 
 
+def same(mine: Tensor, expected: Tensor, what: str) -> None:
+    """Equal up to the rounding of double precision."""
+    torch.testing.assert_close(
+        mine, expected, rtol=1e-12, atol=1e-12, equal_nan=True, msg=lambda message: f"{what}: {message}"
+    )
+
+
 def run_graphs(cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Tensor]]:
     """The named values of graphs: each case has a `graph`, its `inputs` as tensors, and `edits`, cells by name."""
     written = [{**case, "inputs": {name: plain(value) for name, value in case["inputs"].items()}} for case in cases]

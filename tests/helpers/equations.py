@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from intervals import FUNCTIONS, SLACK, Interval, Untrue, add, divide, exact, multiply, power, subtract
+from scipy.special import softmax
 
 
 class Unreadable(AssertionError):
@@ -267,12 +268,22 @@ def _is_array(*values: Any) -> bool:
     return any(isinstance(value, np.ndarray) and value.ndim > 0 for value in values)
 
 
-def plus(one: Any, other: Any) -> Any:
-    return array(one) + array(other) if _is_array(one, other) else add(scalar(one), scalar(other))
+def entrywise(
+    of_arrays: Callable[..., Any], of_intervals: Callable[[Interval, Interval], Interval]
+) -> Callable[..., Any]:
+    """An operation on two numbers, or on an array and what goes with it."""
+
+    def operation(one: Any, other: Any) -> Any:
+        if _is_array(one, other):
+            return of_arrays(array(one), array(other))
+        return of_intervals(scalar(one), scalar(other))
+
+    return operation
 
 
-def less(one: Any, other: Any) -> Any:
-    return array(one) - array(other) if _is_array(one, other) else subtract(scalar(one), scalar(other))
+plus, less = entrywise(np.add, add), entrywise(np.subtract, subtract)
+times, over = entrywise(np.multiply, multiply), entrywise(np.divide, divide)
+raised = entrywise(np.power, power)
 
 
 def negative(value: Any) -> Any:
@@ -282,27 +293,13 @@ def negative(value: Any) -> Any:
 def dot(one: Any, other: Any) -> Any:
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and one.ndim == other.ndim == 1:
         return exact(math.fsum((one * other).tolist()))
-    return array(one) * array(other) if _is_array(one, other) else multiply(scalar(one), scalar(other))
-
-
-def times(one: Any, other: Any) -> Any:
-    return array(one) * array(other) if _is_array(one, other) else multiply(scalar(one), scalar(other))
-
-
-def over(one: Any, other: Any) -> Any:
-    return array(one) / array(other) if _is_array(one, other) else divide(scalar(one), scalar(other))
+    return times(one, other)
 
 
 def side_by_side(one: Any, other: Any) -> Any:
     if _is_array(one) and _is_array(other):
         return one @ other
     return dot(one, other)
-
-
-def raised(base: Any, exponent: Any) -> Any:
-    if _is_array(base, exponent):
-        return array(base) ** array(exponent)
-    return power(scalar(base), scalar(exponent))
 
 
 def root(value: Any) -> Any:
@@ -314,10 +311,8 @@ def root(value: Any) -> Any:
 
 
 def _softmax(x: np.ndarray, axis: np.ndarray | None = None) -> np.ndarray:
-    along = -1 if axis is None else int(axis)
-    largest = x.max(axis=along, keepdims=True)
-    powers = np.exp(x - np.where(np.isinf(largest), 0, largest))
-    return powers / np.maximum(powers.sum(axis=along, keepdims=True), 1e-300)  # a row that sees nothing: zeros
+    with np.errstate(invalid="ignore"):  # a row that sees nothing: zeros
+        return np.nan_to_num(softmax(x, -1 if axis is None else int(axis)))
 
 
 def _summed(x: np.ndarray, axis: np.ndarray | None = None) -> np.ndarray:

@@ -4,6 +4,7 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import safetensors.torch
@@ -55,6 +56,19 @@ OF_FORM: dict[str, dict[str, Any]] = {
 
 NAMED = {f"{kind}_token": f"[{kind.upper()}]" for kind in ("pad", "unk", "cls", "sep", "mask")}
 WORDS = [*NAMED.values(), *["to", "be", "or", "not", "##t", "##s", "that", "is", "the", "quest", "##ion", "a", "b"]]
+
+
+def hub_of(folder: Path) -> Mock:
+    """A hub that is a folder."""
+    hub = Mock()
+    hub.model_info.return_value.sha = "0123456789" * 4
+    hub.snapshot_download.return_value = str(folder)
+    return hub
+
+
+def difference(found: Tensor, expected: Tensor) -> float:
+    """The largest, relative to the largest number."""
+    return (found - expected).abs().max().item() / expected.abs().max().item()
 
 
 def wordpiece() -> Engine:

@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from scipy.special import expit, ndtr
+
 SLACK = 1e-9
 """Relative: double precision itself."""
 
@@ -105,32 +107,24 @@ def dip(function: Callable[[float], float], place: float) -> Callable[[Interval]
 
 
 def _gelu(x: float) -> float:
-    return x * _normal(x)
+    return x * ndtr(x)
 
 
 def _tanh_gelu(x: float) -> float:
     return x / 2 * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
-def _normal(x: float) -> float:
-    return 0.5 * math.erfc(-x / math.sqrt(2))
-
-
-def _silu(x: float) -> float:
-    return x / (1 + math.exp(-x)) if x > -700 else 0.0
-
-
 FUNCTIONS: dict[str, Callable[[Interval], Interval]] = {
     "exp": rising(math.exp),
-    "Φ": rising(_normal),
+    "Φ": rising(ndtr),
     "sin": wave(math.sin, math.pi / 2),
     "cos": wave(math.cos, 0.0),
     "GELU": dip(_gelu, -0.7517915246935645),
     "TanhGELU": dip(_tanh_gelu, -0.7524614220710163),
-    "SiLU": dip(_silu, -1.2784645427610737),
+    "SiLU": dip(lambda x: x * expit(x) if x > -700 else 0.0, -1.2784645427610737),
     "abs": dip(abs, 0.0),
     "tanh": rising(math.tanh),
-    "sigmoid": rising(lambda x: 1 / (1 + math.exp(-x)) if x > -700 else 0.0),
+    "sigmoid": rising(expit),
     "floor": rising(math.floor),
     "ReLU": rising(lambda x: max(0.0, x)),
     "log": rising(lambda x: math.log(x) if x > 0 else -math.inf),

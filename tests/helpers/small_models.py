@@ -28,6 +28,14 @@ def tokens(batch: int = 2, time: int = CONTEXT, vocab_size: int = VOCAB) -> Tens
     return torch.randint(vocab_size, (batch, time), generator=torch_stream(5, "tokens", batch, time))
 
 
+def reached(model: Transformer, tokens: Tensor, at: int) -> list[bool]:
+    """Which positions' logits change when the token at one position does."""
+    changed = tokens.clone()
+    changed[:, at] = (changed[:, at] + 1) % model.vocab_size
+    with torch.inference_mode():
+        return ((model(tokens) - model(changed)).abs().amax(dim=(0, 2)) > 1e-12).tolist()
+
+
 def table(logits: Sequence[Sequence[float]] | Tensor, context_length: int = 7) -> Transformer:
     """A model whose logits are rows of a table, chosen by the last token: no blocks, the head an identity."""
     rows = torch.as_tensor(logits, dtype=torch.float32)

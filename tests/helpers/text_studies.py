@@ -26,16 +26,23 @@ def resolved(study: Study, budget, **changes):
 
 def made(tmp_path: Path, study: Study, budget, losses, seeds=SEEDS, spread=0.002) -> StudyResult:
     """A result in which arms have these mean losses, in nats per token, and seeds a common and an own scatter."""
-    arms = []
-    for number, arm in enumerate(resolved(study, budget)):
+    common, each = numpy_stream(5, "common").standard_normal(len(seeds)), {}
+    for number, arm in enumerate(study.at(budget).arms):
         own = numpy_stream(5, "made", number).standard_normal(len(seeds))
-        common = numpy_stream(5, "common").standard_normal(len(seeds))
-        values = [losses[arm.arm.name] + spread * (z + 3 * y) for z, y in zip(own, common, strict=True)]
-        runs = tuple(RunResult(s, tmp_path, ((1, v),), None, None, v, 1.0) for s, v in zip(seeds, values, strict=True))
+        each[arm.name] = [losses[arm.name] + spread * (z + 3 * y) for z, y in zip(own, common, strict=True)]
+    return result_of(study, budget, each, seeds, tmp_path)
+
+
+def result_of(study: Study, budget, losses, seeds, folder: Path) -> StudyResult:
+    """A result in which the runs of an arm have these losses, in the order of the seeds."""
+    arms = []
+    for arm in resolved(study, budget):
+        values = zip(seeds, losses[arm.arm.name], strict=True)
+        runs = tuple(RunResult(seed, folder, ((1, loss),), None, None, loss, 1.0) for seed, loss in values)
         arms.append(ArmResult(arm.arm, arm.config.plain(), arm.num_parameters, arm.flops_per_token, runs))
     lines = NgramBaselines({1: 3.2, 2: 2.5, 3: 1.9}, 2.5)
     return StudyResult(
-        study.at(budget), arms[0].config, seeds, seeds, tuple(arms), lines, lines, {}, {}, tmp_path, budget
+        study.at(budget), arms[0].config, seeds, seeds, tuple(arms), lines, lines, {}, {}, folder, budget
     )
 
 

@@ -19,9 +19,7 @@ from vitral.inspection.ablation import (
     without_first,
 )
 from vitral.inspection.targets import UNSCORED, Scored, loss_by_row, text_targets, text_tokens, window_targets
-from vitral.model import ModelConfig, Transformer
-
-CONFIG = ModelConfig.parse({"context_length": 7, "d_model": 15, "num_heads": 3, "num_layers": 2})
+from vitral.model import Transformer
 
 
 def means_of_z(model: Transformer, batch: Scored, layer: int) -> dict[str, torch.Tensor]:
@@ -33,36 +31,27 @@ def without(layer: int, heads: list[int], means: dict[str, torch.Tensor] | None 
 
 
 @pytest.fixture
-def model() -> Transformer:
-    model = Transformer(CONFIG, 11, seed=5).eval()
-    with torch.no_grad():
-        for seed, name in enumerate(("out_proj", "in_proj")):
-            for layer in (0, 1):
-                weight = model.get_parameter(f"blocks.{layer}.attn.{name}.weight")
-                weight.normal_(0, 0.5, generator=torch.Generator().manual_seed(seed))
-    return model
-
-
-@pytest.fixture
-def batch() -> Scored:
-    tokens = torch.randint(11, (5, 8), generator=torch.Generator().manual_seed(7))
+def rows() -> Scored:
+    tokens = torch.randint(1, 11, (5, 8), generator=torch.Generator().manual_seed(7))
     return Scored(tokens[:, :-1], tokens[:, 1:], sampled=True)
 
 
-def test_a_head_set_to_zero_is_one_whose_rows_of_the_output_projection_are_zero(model, batch) -> None:
-    removed = loss_by_row(model, batch, without(1, [2]))
+def test_a_head_set_to_zero_is_one_whose_rows_of_the_output_projection_are_zero(rows: Scored) -> None:
+    model = made("pre")
+    removed = loss_by_row(model, rows, without(1, [2]))
     with torch.no_grad():
         model.get_parameter("blocks.1.attn.out_proj.weight")[:, 10:15] = 0
-    assert torch.allclose(removed, loss_by_row(model, batch), atol=1e-6)
+    assert torch.allclose(removed, loss_by_row(model, rows), atol=1e-6)
 
 
-def test_every_head_is_taken_out_by_zeros_and_by_its_mean(model, batch) -> None:
-    measured, before, mean = ablations(model, batch), loss_by_row(model, batch), means_of_z(model, batch, 1)
+def test_every_head_is_taken_out_by_zeros_and_by_its_mean(rows: Scored) -> None:
+    model = made("pre")
+    measured, before, mean = ablations(model, rows), loss_by_row(model, rows), means_of_z(model, rows, 1)
     assert measured is not None
     assert measured["loss"] == pytest.approx(float(before.mean()), rel=1e-5)
     assert [len(block["heads"]) for block in measured["blocks"]] == [3, 3]
     for way, instead in (("zero", None), ("mean", mean)):
-        head = effect(before, loss_by_row(model, batch, without(1, [2], instead)), sampled=True)
+        head = effect(before, loss_by_row(model, rows, without(1, [2], instead)), sampled=True)
         assert measured["blocks"][1]["heads"][2][way] == head
 
 
@@ -93,12 +82,6 @@ def test_weights_on_the_first_position_are_those_of_the_trace(windows: Scored, m
     for layer, each in enumerate(attention_sinks(model, windows)["layers"]):
         weights = [head["weight"] for head in measured["layers"][layer]["heads"]]
         assert [head["weight"] for head in each["heads"]] == pytest.approx(weights, rel=1e-4)
-
-
-@pytest.fixture
-def rows() -> Scored:
-    tokens = torch.randint(1, 11, (5, 8), generator=torch.Generator().manual_seed(7))
-    return Scored(tokens[:, :-1], tokens[:, 1:], sampled=True)
 
 
 def part_of(length: int) -> Split:

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 import torch
-from edited import edited_trace
+from edited import edited_trace, encoded
 from torch import Tensor
 from variants import BASE, TEXT, TOKENIZER, VARIANTS, made
 
 from vitral.core.errors import UsageError
 from vitral.core.taps import Editor
 from vitral.evaluation import Masking
-from vitral.inspection.edits import edits_of, effect_of_edits, heads_by_name
+from vitral.inspection.edits import edited, edits_of, heads_by_name
 from vitral.inspection.one_text import inspect_text
 from vitral.model import Transformer
 
@@ -24,10 +24,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "set": {"value": 0.25},
     "patch": {"from": OTHER},
 }
-
-
-def encoded(text: str) -> Tensor:
-    return torch.from_numpy(TOKENIZER.encode(text))[None]
 
 
 def traced(model: Transformer, *plain: dict[str, Any], text: str = TEXT) -> dict[str, Tensor]:
@@ -52,18 +48,11 @@ def test_an_edit_is_the_forward_pass_with_the_numbers_changed_by_hand(kind: str,
     model = made(variant)
     before, other = model.trace(encoded(TEXT)), model.trace(encoded(OTHER))
     for name, value in before.items():
-        new = {
-            "zero": torch.zeros_like(value),
-            "mean": value.double().mean(dim=-2, keepdim=True).float().expand_as(value),
-            "scale": value * -1.5,
-            "set": torch.full_like(value, 0.25),
-            "patch": other[name],
-        }[kind]
         if name.endswith("attn.masked") or name.startswith("blocks.0."):
             continue
-        wanted = value.clone()
-        wanted[..., [1, 3], :] = new[..., [1, 3], :]
-        measured = traced(model, {"at": name, "do": kind, "positions": [1, 3], **KINDS[kind]})
+        plain = {"at": name, "do": kind, "positions": [1, 3], **KINDS[kind]}
+        wanted = edited(value, edits_of([plain])[0], other[name] if kind == "patch" else None)
+        measured = traced(model, plain)
         torch.testing.assert_close(measured[name], wanted)
         logits = by_hand(model, {name: lambda _, wanted=wanted: wanted})
         torch.testing.assert_close(measured["logits"], logits, rtol=1e-5, atol=1e-5, equal_nan=True)
@@ -111,12 +100,13 @@ def test_what_edits_change_is_told_beside_what_was(masking: bool) -> None:
     how = Masking(0.15, int(TOKENIZER.encode(" ")[0])) if masking else None
     edits = edits_of([{"at": "blocks.1.mlp.out", "do": "zero"}])
     measured = inspect_text(model, TOKENIZER, TEXT, edits=edits, masking=how)
-    edited, plain = measured["edited"], inspect_text(model, TOKENIZER, TEXT, masking=how)
+    changed, plain = measured["edited"], inspect_text(model, TOKENIZER, TEXT, masking=how)
     assert {key: value for key, value in measured.items() if key != "edited"} == plain
     last = plain["lens"]["points"][-1]
-    assert [each["before"] for each in edited["positions"]] == last["positions"]
-    assert edited["loss"] == pytest.approx(last["loss"])
-    assert edited["edited_loss"] != edited["loss"]
-    assert all(each["divergence"] > 0 for each in edited["positions"])
-    nothing = effect_of_edits(model, TOKENIZER, TEXT, edits_of([{"at": "embed", "do": "scale", "factor": 1.0}]))
-    assert all(each["divergence"] == 0 for each in nothing["positions"])
+    assert [each["before"] for each in changed["positions"]] == last["positions"]
+    assert changed["loss"] == pytest.approx(last["loss"])
+    assert changed["edited_loss"] != changed["loss"]
+    assert all(each["divergence"] > 0 for each in changed["positions"])
+    nothing = edits_of([{"at": "embed", "do": "scale", "factor": 1.0}])
+    unchanged = inspect_text(model, TOKENIZER, TEXT, edits=nothing, masking=how)["edited"]
+    assert all(each["divergence"] == 0 for each in unchanged["positions"])

@@ -10,6 +10,7 @@ from vitral.core.streams import numpy_stream
 from vitral.data import CorpusConfig, Dataset, Split, char_tokenizer, prepare
 from vitral.inspection.attention import landmarks
 from vitral.inspection.probing import (
+    BORDERS,
     PENALTIES,
     SPLITS,
     Classes,
@@ -19,8 +20,7 @@ from vitral.inspection.probing import (
     linear_probes,
     passages_by_work,
     random_classes,
-    since_border,
-    until_border,
+    to_border,
     with_mixed_words,
 )
 from vitral.model import ModelConfig, Transformer
@@ -51,7 +51,7 @@ def test_words_are_mixed_and_tokens_stay() -> None:
 def test_borders_by_hand(text: str, since: int, until: int) -> None:
     """At the place of index 4; a space or a line break begins a word."""
     begins = WORD[row(text.replace("x", "a"))][None]
-    assert (since_border(begins, 4)[0], until_border(begins, 4)[0]) == (since, until)
+    assert [to_border(begins[:, 4 + steps])[0] for steps in BORDERS.values()] == [since, until]
 
 
 def test_control_classes_are_those_of_pairs() -> None:

@@ -3,9 +3,7 @@
 from typing import Any
 
 import pytest
-import torch
-from edited import edited_trace
-from torch import Tensor
+from edited import edited_trace, encoded
 from variants import TEXT, TOKENIZER, made
 
 from vitral.core.errors import UsageError
@@ -13,10 +11,6 @@ from vitral.inspection.edits import edits_of
 from vitral.inspection.sweep import sweep_places
 
 OTHER = "abch\nba "
-
-
-def encoded(text: str) -> Tensor:
-    return torch.from_numpy(TOKENIZER.encode(text))[None]
 
 
 @pytest.mark.parametrize("by", ["layer", "head"])

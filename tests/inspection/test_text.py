@@ -33,12 +33,13 @@ PART = Split(
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_maps_are_the_weights_of_the_trace(variant: str) -> None:
     model = made(variant)
-    maps = attention_maps(model, TOKENIZER, TEXT)
+    tokens = text_tokens(model, TOKENIZER, TEXT)
+    maps = attention_maps(model, tokens)
     if model.config.attention == "none":
         assert maps == []
         return
     assert [layer["layer"] for layer in maps] == list(range(model.config.num_layers))
-    seen = model.trace(text_tokens(model, TOKENIZER, TEXT))
+    seen = model.trace(tokens)
     for layer, measured in enumerate(maps):
         weights = torch.tensor(measured["heads"])
         torch.testing.assert_close(weights, seen[f"blocks.{layer}.attn.weights"][0], rtol=0, atol=1e-6)
@@ -72,7 +73,6 @@ def test_every_variant_is_inspected_into_finite_json(variant: str, text: str) ->
     if len(text) == 1:
         assert measured["ablation"] is None
         assert all(point["loss"] is None for point in measured["lens"]["points"])
-        assert any("no token to predict" in note for note in measured["notes"])
     assert [point["point"] for point in measured["lens"]["points"]] == stream_points(model.config)
     assert measured["measured_on"] == {"what": "text", "rows": 1, "length": len(text)}
 
@@ -128,7 +128,8 @@ def test_a_lens_worked_by_hand() -> None:
     with torch.no_grad():
         model.token_embedding.weight.copy_(torch.tensor([[0.0, 0.0], [1.0, 0.0], [3.0, 4.0]]))
         model.get_parameter("head.weight").copy_(torch.tensor([[0.0, 0.0], [math.log(2.0), 0.0], [math.log(5.0), 0.0]]))
-    lens = logit_lens(model, tokenizer, "aab", top=2)
+    tokens = text_tokens(model, tokenizer, "aab")
+    lens = logit_lens(model, tokenizer, text_targets(model, tokens), top=2)
     (point,) = lens["points"]
     # From a (1, 0) the logits are 0, ln 2, ln 5, so p = 1/8, 2/8, 5/8.
     first, second, last = point["positions"]
@@ -137,7 +138,7 @@ def test_a_lens_worked_by_hand() -> None:
     assert (second["probability"], second["rank"]) == (0.625, 1)
     assert (last["probability"], last["rank"], last["loss"]) == (None, None, None)
     assert point["loss"] == pytest.approx((math.log(4) + math.log(8 / 5)) / 2, rel=1e-5)
-    norms = residual_norms(model, tokenizer, "aab")
+    norms = residual_norms(model, tokens)
     assert norms == {
         "stream": [
             {"point": "embed", "mean": 2.33333, "positions": [1.0, 1.0, 5.0]},
@@ -156,7 +157,8 @@ def test_ties_share_the_better_rank_and_go_to_the_lower_id() -> None:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_norms_are_those_of_the_trace(variant: str) -> None:
     model = made(variant)
-    norms, seen = residual_norms(model, TOKENIZER, TEXT), model.trace(text_tokens(model, TOKENIZER, TEXT))
+    tokens = text_tokens(model, TOKENIZER, TEXT)
+    norms, seen = residual_norms(model, tokens), model.trace(tokens)
     assert [point["point"] for point in norms["stream"]] == [*stream_points(model.config), "final_norm"]
     assert [point["point"] for point in norms["added"]] == contribution_points(model.config)
     for point in [*norms["stream"], *norms["added"]]:
@@ -167,7 +169,8 @@ def test_norms_are_those_of_the_trace(variant: str) -> None:
 
 def test_a_masked_model_is_read_where_the_token_is_masked() -> None:
     model, masking = made("bidirectional"), Masking(0.15, 0)
-    lens, tokens = logit_lens(model, TOKENIZER, TEXT, masking=masking), text_tokens(model, TOKENIZER, TEXT)
+    tokens = text_tokens(model, TOKENIZER, TEXT)
+    lens = logit_lens(model, TOKENIZER, text_targets(model, tokens, masking))
     assert [each["id"] for each in lens["targets"]] == tokens[0].tolist()
     for index, position in enumerate(lens["points"][-1]["positions"]):
         hidden = tokens.clone()
@@ -180,6 +183,5 @@ def test_a_masked_model_is_read_where_the_token_is_masked() -> None:
 
 @pytest.mark.parametrize(("text", "line"), [("", "0 tokens"), ("a" * 14, "14 tokens"), ("abx", "U\\+0078")])
 def test_texts_that_cannot_be_read_are_refused(text: str, line: str) -> None:
-    for look in (logit_lens, residual_norms):
-        with pytest.raises(UsageError, match=line):
-            look(made("pre"), TOKENIZER, text)
+    with pytest.raises(UsageError, match=line):
+        text_tokens(made("pre"), TOKENIZER, text)

@@ -88,4 +88,3 @@ def test_what_cannot_be_read_is_refused_with_its_path(damage: str, document: dic
     with pytest.raises(UsageError) as refused:
         read(document | BAD[damage], tmp_path)
     assert str(tmp_path / "tokenizer.json") in str(refused.value)
-    assert "\n" not in str(refused.value)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from foreign import OF_FORM, ROTARY, needs_transformers, of_form, write_source
+from foreign import OF_FORM, ROTARY, difference, needs_transformers, of_form, write_source
 from variants import VARIANTS, made
 
 from vitral.core.errors import UsageError
@@ -172,7 +172,7 @@ def test_what_is_read_has_the_logits_of_the_library(change: str, tmp_path: Path)
         expected, found = theirs(tokens).logits, ours(tokens)
     # Angles of thousands of positions lose digits in the library, where they are single precision.
     tolerance = 1e-3 if tokens.shape[1] > 1000 else 1e-5
-    assert float((found - expected).abs().max() / expected.abs().max()) < tolerance
+    assert difference(found, expected) < tolerance
 
 
 EXPRESSED_BY = {
@@ -196,7 +196,7 @@ def rebuilt(model: Weighted, vocab_size: int) -> Transformer:
 def distance(one: Transformer, other: Transformer) -> float:
     with torch.inference_mode():
         first, second = one(TOKENS), other(TOKENS)
-    return float((first - second).abs().max() / first.abs().max())
+    return difference(second, first)
 
 
 @pytest.mark.parametrize("name", OF_FORM)
@@ -291,7 +291,6 @@ def test_a_refusal_has_the_reason_of_the_nearest_form(parts: dict[str, Any], for
     assert f"{form}: {key} = " in told
     assert sum(f"{name}: " in told for name in all_forms()) == 1
     assert str(len(all_forms()) - 1) in told
-    assert "\n" not in told
     assert len(told) < 250
 
 

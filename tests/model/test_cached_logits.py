@@ -1,45 +1,26 @@
 """With the cache or without, in whatever pieces the tokens come: the same logits."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from small_models import lively, tokens
-from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.core.taps import Recorder
-from vitral.model import Transformer
 
 POSITIONS = ["learned", "sinusoidal", "rotary", "alibi", "relative", "none"]
-PREFIX, WINDOW = {"name": "prefix", "length": 3}, {"name": "window", "size": 2}
+PREFIX = {"name": "prefix", "length": 3}
 
 
-def in_pieces(model: Transformer, ids: Tensor, pieces: list[int], capacity: int | None = None) -> Tensor:
-    """Logits of all tokens, given to a cache a few at a time."""
-    cache, logits = model.new_cache(len(ids), capacity), []
-    with torch.inference_mode():
-        for piece in ids.split(pieces, dim=1):
-            before = cache.length
-            logits.append(model(piece, cache=cache))
-            assert cache.length == before + piece.shape[1]
-    return torch.cat(logits, dim=1)
-
-
-@pytest.mark.parametrize("kv_heads", [1, 3])
 @pytest.mark.parametrize("positions", POSITIONS)
-@pytest.mark.parametrize("mask", ["causal", WINDOW, PREFIX], ids=["causal", "window", "prefix"])
-def test_cached_is_uncached(mask: Any, positions: str, kv_heads: int) -> None:
-    scale, norm = ("adaptive", "pre") if kv_heads == 1 else ("learned-per-head", "post")
-    model = lively(attention={"mask": mask, "scale": scale}, positions=positions, num_kv_heads=kv_heads, norm=norm)
-    ids = tokens(2, 7)
+def test_after_a_prefix_cached_is_uncached(positions: str) -> None:
+    model, ids = lively(attention={"mask": PREFIX, "scale": "adaptive"}, positions=positions), tokens(2, 7)
     with torch.inference_mode():
-        expected = model(ids)
-    for pieces in ([7], [3, 4], [5, 1, 1], [3, 1, 2, 1], [1] * 7):
-        if mask is PREFIX and pieces[0] < 3:
-            continue
-        torch.testing.assert_close(in_pieces(model, ids, pieces), expected, rtol=0, atol=1e-12)
+        for pieces in ([3, 4], [5, 1, 1], [3, 1, 2, 1]):
+            cache = model.new_cache(2)
+            result = torch.cat([model(piece, cache=cache) for piece in ids.split(pieces, dim=1)], dim=1)
+            torch.testing.assert_close(result, model(ids), rtol=0, atol=1e-12)
 
 
 def test_traced_through_the_cache() -> None:
@@ -68,7 +49,6 @@ def test_select_reorders_repeats_and_drops() -> None:
 def refusal(action: Callable[[], object]) -> str:
     with pytest.raises(UsageError) as refused:
         action()
-    assert "\n" not in str(refused.value)
     return str(refused.value)
 
 

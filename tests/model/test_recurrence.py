@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from small_models import lively, tokens
+from small_models import lively, reached, tokens
 from torch import Tensor
 
 from vitral.core.errors import UsageError
 from vitral.model import ModelConfig, Transformer, cost, count_parameters
-from vitral.training.optimizers import build_optimizer, stacked_matrices
-from vitral.training.run import RunConfig
+from vitral.training.optimizers import stacked_matrices
 
 LSTM: dict[str, Any] = {"attention": "none", "recurrence": "lstm", "positions": "none"}
 CLASSIC = LSTM | {"feed_forward": "none", "norm": "none", "residual": False}
@@ -56,11 +55,7 @@ def test_in_a_block_it_reads_the_norm_and_adds_to_the_stream() -> None:
 def test_a_token_reaches_its_own_and_all_later_positions(kind: dict[str, Any]) -> None:
     model, ids = lively(**kind), tokens()
     for at in range(7):
-        changed = ids.clone()
-        changed[:, at] = (changed[:, at] + 1) % model.vocab_size
-        with torch.inference_mode():
-            moved = (model(ids) - model(changed)).abs().amax(dim=(0, 2)) > 0
-        assert moved.tolist() == [position >= at for position in range(7)]
+        assert reached(model, ids, at) == [position >= at for position in range(7)]
 
 
 @pytest.mark.parametrize("pieces", [[3, 4], [1] * 7])
@@ -120,18 +115,9 @@ def test_it_begins_with_an_open_forget_gate_and_the_drawn_matrices() -> None:
     assert all(0.99 / math.sqrt(60) < one <= 1 / math.sqrt(60) for one in largest)
 
 
-def test_muon_moves_the_eight_matrices_of_a_layer_one_by_one() -> None:
+def test_muon_steps_the_eight_matrices_of_a_layer_one_by_one() -> None:
     model = Transformer(ModelConfig.parse(LSTM | {"d_model": 6, "num_heads": 1, "num_layers": 1}), 11)
     names = [f"blocks.0.recurrence.lstm.weight_{of}_l0" for of in ("ih", "hh")]
     assert {name: rows for name, rows in stacked_matrices(model).items() if "lstm" in name} == dict.fromkeys(
         names, (6,) * 4
     )
-    before = {name: model.get_parameter(name).detach().clone() for name in names}
-    config = RunConfig.parse({"training": {"optimizer": {"name": "muon", "learning_rate": 1.0}}}).training.optimizer
-    optimizer = build_optimizer(model, config)
-    for parameter in model.parameters():
-        parameter.grad = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3))
-    optimizer.step()
-    for name in names:
-        moved = (model.get_parameter(name).detach() - before[name]).chunk(4)
-        assert all(torch.linalg.svdvals(one).sub(1).abs().max() < 0.35 for one in moved)

@@ -2,22 +2,11 @@
 
 import pytest
 import torch
-from small_models import lively, tokens
-from torch import Tensor
-
-from vitral.model import Transformer
+from small_models import lively, reached, tokens
 
 TIME = 7
 POSITIONS = ["learned", "sinusoidal", "rotary", "alibi", "relative", "none"]
 PREFIX, WINDOW = {"name": "prefix", "length": 3}, {"name": "window", "size": 2}
-
-
-def reached(model: Transformer, tokens: Tensor, at: int) -> list[bool]:
-    """Which positions' logits change when the token at one position does."""
-    changed = tokens.clone()
-    changed[:, at] = (changed[:, at] + 1) % model.vocab_size
-    with torch.inference_mode():
-        return ((model(tokens) - model(changed)).abs().amax(dim=(0, 2)) > 1e-12).tolist()
 
 
 @pytest.mark.parametrize("norm", ["pre", "post", "none"])

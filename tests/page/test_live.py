@@ -1,14 +1,13 @@
 """The live pages of docs/demo, and the page of a run of the zoo that says where it opens."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
 from browser import needs_chromium, violations
-from pages import chromium, opened
+from pages import opened
 
 import vitral
 from vitral.runs.zoo import recipe
@@ -16,12 +15,7 @@ from vitral.runs.zoo import recipe
 pytestmark = [pytest.mark.merge, needs_chromium]
 DEMO = Path(__file__).parents[2] / "docs/demo"
 MOST = 3_000_000
-
-
-@pytest.fixture(scope="module")
-def window() -> Iterator[Any]:
-    with chromium(viewport={"width": 1100, "height": 800}) as page:
-        yield page
+WINDOW = {"viewport": {"width": 1100, "height": 800}}
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

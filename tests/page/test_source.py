@@ -1,6 +1,7 @@
 """A page of an encoder-decoder: what it computes of any source and any answer is PyTorch's."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,9 +59,7 @@ def truth(model: Transformer, source: list[int], ids: list[int], edits: Any = ()
 
 
 def _is_stream(name: str) -> bool:
-    return not name.startswith("encoder.") and name.endswith(
-        ("embed", "resid_mid", "resid_cross", "resid_post", ".out")
-    )
+    return re.fullmatch(r"(?!encoder\.).*(embed|resid_(mid|cross|post)|\.out)", name) is not None
 
 
 TOLD = """
@@ -90,7 +89,9 @@ def test_a_page_computes_encoder_and_decoder_as_pytorch(kind: str, trained: Trai
         ([1], [opens], []),
         ([8, 1, 1, 8, 2, 5, 6], [opens, *range(1, 9)], OFF),
     ]
-    (told,) = in_page(TOLD, [{"parts": parts_of(page_content(run, "both")), "cases": cases}])
+    content = page_content(run, "both", with_passages=True)
+    assert {*content.about["passages"]} <= {target for _, target in PAIRS}  # whole answers
+    (told,) = in_page(TOLD, [{"parts": parts_of(content), "cases": cases}])
     for (source, ids, edits), values in zip(cases, told["found"], strict=True):
         found = {name: as_tensor(each) for name, each in values.items()}
         expected = truth(model, source, ids, edits)
@@ -139,7 +140,7 @@ def test_typing_in_either_sentence_recomputes_both(served: bool, trained: Traine
         source, ids = encode("fade"), encode(f"{ANSWER}eda")
         window.locator(".source textarea").fill("fade")
         written = run.tokenizer.decode(greedy(run, source, ids[:1], model.config.context_length)[1:])
-        own = f"() => vitralPage.text.value === {json.dumps(written.partition(END)[0])}"
+        own = f"() => vitralPage.text.value === {written.partition(END)[0]!r}"
         window.wait_for_function(f"{own} && /source=fade(?!.*text=)/.test(location.hash)")
         window.locator(".sentence:not(.source) textarea").fill("eda")
         window.wait_for_function("() => location.hash.includes('text=eda')")

@@ -10,7 +10,7 @@ import pytest
 import torch
 from browser import needs_chromium
 from edited import edited_trace
-from pages import Carried, chromium, opened
+from pages import Carried, opened
 from variants import TEXT, TOKENIZER
 
 from vitral.inspection.edits import edits_of
@@ -19,13 +19,8 @@ from vitral.page.tour import stops_of
 
 pytestmark = [pytest.mark.merge, needs_chromium]
 SIZE = {"width": 1400, "height": 900}
+WINDOW = {"viewport": SIZE, "locale": "pt-BR"}
 OFF = [{"at": f"blocks.{block}.attn.out", "do": "zero"} for block in (0, 1)]
-
-
-@pytest.fixture(scope="module")
-def window() -> Iterator[Any]:
-    with chromium(viewport=SIZE, locale="pt-BR") as page:
-        yield page
 
 
 @pytest.fixture

@@ -1,13 +1,12 @@
 """The sweep of a page: its map is Python's, cell by cell; its address shows it again; a cell is an edit."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from browser import needs_chromium
-from pages import Carried, chromium, opened
+from pages import Carried, opened
 from variants import TEXT, TOKENIZER
 
 from vitral.inspection.sweep import sweep_places
@@ -15,13 +14,8 @@ from vitral.page.document import page_document
 
 pytestmark = [pytest.mark.merge, needs_chromium]
 OTHER = "abch\nba "
+WINDOW = {"viewport": {"width": 1400, "height": 900}}
 PAIR = ".".join(map(str, TOKENIZER.encode("ba")))
-
-
-@pytest.fixture(scope="module")
-def window() -> Iterator[Any]:
-    with chromium(viewport={"width": 1400, "height": 900}) as page:
-        yield page
 
 
 def effects_of(window: Any) -> list[float]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Once
-from tests.training.conftest import measured_in
+from tests.training.conftest import measured_in, write_words
 from vitral.report.study import write_report
 from vitral.runs import RunFolder
 from vitral.runs.checkpoint import OPTIMIZER, STATE, WEIGHTS
@@ -19,7 +19,6 @@ from vitral.studies import Study, run_study
 from vitral.training import RunConfig, train
 
 STEPS = 12
-WORDS = ("the", "cat", "saw", "a", "bird", "and", "sang", "to", "me", "dog", "of")
 STUDY = Study.parse(
     {
         "name": "norms",
@@ -73,8 +72,7 @@ def _unflushed() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def config(once: Once) -> RunConfig:
     """Twelve tiny steps with dropout, accumulation, both optimizers, a sample and a checkpoint after each step."""
-    words = " ".join(WORDS[(n * n // 7 + n // 3) % 11] for n in range(2000)) + "\n"
-    text = once("words.txt", lambda path: path.write_text(words, encoding="utf-8", newline="\n"))
+    text = once("words.txt", write_words)
     return RunConfig.parse(
         {
             "corpus": {"source": str(text), "tokenizer": "char", "split": "tail"},

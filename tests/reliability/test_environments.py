@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -19,8 +18,9 @@ import pytest
 import tomli_w
 
 from tests.reliability.conftest import Tally, changed, without_state
+from tests.training.conftest import at, interrupt
 from vitral.runs import RunFolder
-from vitral.training import Event, RunConfig, train
+from vitral.training import RunConfig, train
 
 pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full, and sh")
 
@@ -109,12 +109,8 @@ def scene(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = changed(config, steps=STEPS, checkpoint_every=7, evaluate_every=10, sample_every=4)
     (folder / "run.toml").write_text(tomli_w.dumps(made.plain()), encoding="utf-8")
 
-    def stop(event: Event) -> None:
-        if event["event"] == "step" and event["step"] == STEPS // 2 + 1:
-            signal.raise_signal(signal.SIGINT)
-
     train(made, folder / "RUN")
-    train(made, folder / "STOPPED", callback=stop)
+    train(made, folder / "STOPPED", callback=at(interrupt, "step", STEPS // 2 + 1))
     return folder
 
 

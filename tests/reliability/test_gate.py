@@ -17,6 +17,7 @@ import pytest
 
 from tests.reliability.conftest import Tally, changed, measured, trials
 from tests.reliability.damages import DAMAGES, Tree, heard, is_one_line
+from tests.training.conftest import at, fail
 from vitral.app import terminal as cli
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.files import sha256
@@ -33,12 +34,8 @@ STOP = 10
 def stopped(config: RunConfig, path: Path) -> None:
     """A run that is stopped before its end, with samples and a report."""
 
-    def stop(event: Event) -> None:
-        if event["event"] == "step" and event["step"] == STOP:
-            raise RuntimeError("stop here")
-
-    with contextlib.suppress(RuntimeError):
-        train(config, path, callback=stop)
+    with contextlib.suppress(KeyError):
+        train(config, path, callback=at(fail, "step", STOP))
     write_run_report(path)
 
 

@@ -9,10 +9,9 @@ import random
 import re
 import resource
 import shutil
-import signal
 import sys
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ import pytest
 from tests.reliability.children import ON_LINUX, ended, forked
 from tests.reliability.conftest import STEPS, Tally, last_bytes, trials
 from tests.reliability.damages import Tree, is_one_line
+from tests.training.conftest import at, interrupt
 from vitral.app.run import Run
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.files import as_json, sealed_json, sha256
@@ -178,11 +178,7 @@ def harms() -> dict[str, Harm]:
 def alone(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run one step before its end with one checkpoint only: nothing to fall back to."""
 
-    def stop(event: Mapping[str, Any]) -> None:
-        if event["event"] == "step" and event["step"] == STEPS - 1:
-            signal.raise_signal(signal.SIGTERM)
-
-    path = train(config, tmp_path_factory.mktemp("hostile") / "run", callback=stop).path
+    path = train(config, tmp_path_factory.mktemp("hostile") / "run", callback=at(interrupt, "step", STEPS - 1)).path
     for one in (path / "steps").iterdir():
         if one.name != Path(STEP).name:
             shutil.rmtree(one)

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from tests.reliability.conftest import (
     measured,
     trials,
 )
+from tests.training.conftest import at, interrupt
 from vitral.core.errors import UsageError
 from vitral.runs import RunFolder, load_run
 from vitral.runs.checkpoint import MANIFEST, load_checkpoint
@@ -144,30 +145,19 @@ def test_a_fine_tuned_run_has_its_weights_before_it_has_its_name(
     assert last_bytes(resume(tmp_path / "tuned")) == last_bytes(whole)
 
 
-def stop_after(kind: str, step: int | None = None) -> Callable[[Mapping[str, Any]], None]:
-    """A callback that asks for a stop, as Ctrl-C does, at an event."""
-
-    def stop(event: Mapping[str, Any]) -> None:
-        if event["event"] == kind and step in (None, event["step"]):
-            signal.raise_signal(signal.SIGINT)
-
-    return stop
-
-
 def test_a_fine_tuned_run_without_its_first_checkpoint_is_refused(
     config: RunConfig, straight: RunFolder, tmp_path: Path
 ) -> None:
     """Its initial weights cannot be drawn again: it must not begin at zero, with others."""
-    folder = train(config, tmp_path / "tuned", init_from=straight.path, callback=stop_after("start"))
+    folder = train(config, tmp_path / "tuned", init_from=straight.path, callback=at(interrupt, "start"))
     (first,) = folder.steps.iterdir()
     assert first.name == "step-00000000"
     shutil.rmtree(first)
 
     before = files_of(folder.path)
     for act in (load_run, resume):
-        with pytest.raises(UsageError) as refused:
+        with pytest.raises(UsageError):
             act(folder.path)
-        assert "\n" not in str(refused.value)
     assert before == files_of(folder.path)
 
 

@@ -4,10 +4,8 @@ import itertools
 import re
 
 import numpy as np
-import pytest
 from matplotlib.figure import Figure
 
-from vitral.core.errors import UsageError
 from vitral.report.html import GRID, INK, MUTED, PAPER
 from vitral.report.intervals import SIGNS, Row, interval_plot
 from vitral.report.style import COLOURS, common_reach, drawn_bytes
@@ -88,11 +86,6 @@ def test_names_and_numbers_neither_overlap_nor_leave_the_figure() -> None:
     assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 for box in boxes)
     for one, other in itertools.combinations(boxes, 2):
         assert not one.overlaps(other) or min(one.y1, other.y1) - max(one.y0, other.y0) < 1
-
-
-def test_no_row_is_refused() -> None:
-    with pytest.raises(UsageError, match="nothing to draw"):
-        drawn([])
 
 
 def test_the_reach_ends_below_a_gap_in_the_upper_half_only() -> None:

@@ -11,26 +11,21 @@ from typing import Any
 
 import pytest
 import torch
-from browser import NODE, as_tensor, driven, in_node, needs_chromium, needs_node, plain, run_graphs
-from torch import Tensor
+from browser import NODE, driven, in_node, needs_chromium, needs_node, plain, run_graphs, same
+from redrawn import changed, recomputed
 
-from vitral.explanation import Exercise, exercise_text, parse_example
+from vitral.explanation import Exercise, ExerciseSheet, parse_example, walk_example
 from vitral.explanation.examples.by_name import find_example, gallery
 from vitral.explanation.examples.example import Example
 from vitral.explanation.formulas import number, text
 from vitral.explanation.formulas.notation import Number
 from vitral.explanation.phrasebook import phrases
 from vitral.explanation.sheet import Sheet, sheet_graph
-from vitral.report.live import blanks_of, to_live
+from vitral.report.live import blanks_of, exercise_page, live_tables
+from vitral.report.walkthrough import to_page
 
 ROOT = Path(__file__).parents[2]
 NAMES = [name for name in gallery() if find_example(name).sheet.quantities and "parameters" not in name]
-
-
-def same(mine: Tensor, expected: Tensor, what: str) -> None:
-    torch.testing.assert_close(
-        mine, expected, rtol=1e-12, atol=1e-12, equal_nan=True, msg=lambda message: f"{what}: {message}"
-    )
 
 
 @cache
@@ -43,32 +38,6 @@ def graphs(step: int) -> dict[str, tuple[Sheet, dict[str, Any]]]:
 some_now = pytest.mark.parametrize(
     "step", [pytest.param(6, marks=pytest.mark.merge), pytest.param(1, marks=pytest.mark.full)]
 )
-
-
-def changed(sheet: Sheet, seed: int) -> dict[str, Tensor]:
-    """The given numbers, a few of them drawn again; shares stay shares."""
-    draw = random.Random(seed)
-    given = {name: sheet.values[name].clone(memory_format=torch.contiguous_format) for name in sheet.given_names}
-    for name, value in given.items():
-        if name == "target":  # a word: its index
-            continue
-        for _ in range(1 + value.numel() // 3):
-            flat = value.view(-1)
-            index = draw.randrange(len(flat))
-            if math.isfinite(float(flat[index])):
-                flat[index] = (
-                    draw.uniform(0.01, 1) if name in ("probabilities", "next", "weights") else draw.gauss(0, 2)
-                )
-    return given
-
-
-def recomputed(sheet: Sheet, given: dict[str, Tensor]) -> dict[str, Tensor]:
-    """All quantities from other given numbers; a second name of a quantity, as of the stream, follows it."""
-    values = dict(given)
-    for quantity in sheet.quantities:
-        values[quantity.name] = quantity.make(values)
-        values |= {each: values[name] for each, name in sheet.aliases.items() if name == quantity.name}
-    return values
 
 
 @some_now
@@ -232,17 +201,17 @@ def test_each_answer_has_its_verdict() -> None:
 
 
 def data_of(page: str) -> dict[str, Any]:
-    (stored,) = re.findall(r'<script type="application/json" id="live-data">(.*?)</script>', page, re.DOTALL)
+    [stored] = re.findall(r'<script type="application/json" id="live-data">(.*?)</script>', page, re.DOTALL)
     return json.loads(stored)
 
 
 def exercise() -> Example:
-    return parse_example(exercise_text(Exercise(num_heads=2)), Path("own.toml"))
+    return parse_example(ExerciseSheet(Exercise(num_heads=2)).toml, Path("own.toml"))
 
 
 def test_an_exercise_page_has_blanks_and_no_answers() -> None:
     example = exercise()
-    page = to_live(example, blanks=blanks_of(example), language="en")
+    page = exercise_page(example)
     blank = re.findall(r'<table role="grid" data-quantity="(\w+)".*?</table>', page, re.DOTALL)
     assert set(blanks_of(example)) <= set(blank)
     for table in re.findall(r'<table role="grid" data-quantity="(?:weights|out)".*?</table>', page, re.DOTALL):
@@ -254,7 +223,7 @@ def test_an_exercise_page_has_blanks_and_no_answers() -> None:
 
 def test_the_filled_sheet_is_a_file_that_check_reads() -> None:
     example = exercise()
-    file = data_of(to_live(example, blanks=blanks_of(example), language="en"))["file"]
+    file = data_of(exercise_page(example))["file"]
     cells = [part["cell"] for part in file if not isinstance(part, str)]
     values = example.sheet.values
     assert len(cells) == len(set(cells)) == sum(values[name].numel() for name in blanks_of(example))
@@ -294,9 +263,10 @@ def cells(dom: str, quantity: str) -> list[str]:
 @pytest.mark.merge
 @needs_chromium
 def test_numbers_typed_on_the_page_change_the_page(tmp_path: Path) -> None:
-    sheet = find_example("three-words").sheet
+    walk, sheet = walk_example(find_example("three-words")), find_example("three-words").sheet
+    page = to_page(walk, before=live_tables(walk, 3))
     typed = TYPE + 'type("x", 0, 1, "-1,5"); type("w_q", 2, 0, "1/3"); type("x", 1, 1, "many");'
-    dom = driven(to_live(find_example("three-words"), language="en"), typed, tmp_path)
+    dom = driven(page, typed, tmp_path)
     given = {name: sheet.values[name].clone() for name in sheet.given_names}
     given["x"][0, 1], given["w_q"][0, 2, 0] = -1.5, 1 / 3
     values = recomputed(sheet, given)
@@ -305,10 +275,8 @@ def test_numbers_typed_on_the_page_change_the_page(tmp_path: Path) -> None:
         shown = [float(cell.replace("−", "-").replace("∞", "inf")) for cell in cells(dom, quantity)]
         assert shown == pytest.approx(expected, abs=6e-4)
     assert len(re.findall(BAD, dom)) == 1
-    undone = driven(
-        to_live(find_example("three-words")), typed + 'document.querySelector(".live button").click();', tmp_path
-    )
-    assert cells(undone, "out") == cells(to_live(find_example("three-words")), "out")
+    undone = driven(page, typed + 'document.querySelector(".live button").click();', tmp_path)
+    assert cells(undone, "out") == cells(page, "out")
     assert not re.search(BAD, undone)
 
 
@@ -324,7 +292,7 @@ def test_answers_typed_on_the_page_are_judged(tmp_path: Path) -> None:
         for name, value in (("q", q), ("k", values["k"]), ("scores", scores))
         for head, row, column in torch.ones_like(value).nonzero().tolist()
     ]
-    dom = driven(to_live(example, blanks=blanks_of(example)), TYPE + "".join(lines), tmp_path)
+    dom = driven(exercise_page(example), TYPE + "".join(lines), tmp_path)
     verdicts = re.findall(r'<td[^>]* data-verdict="(\w+)"', dom)
     moved = int((scores != example.sheet.values["scores"]).sum())
     assert verdicts.count("wrong") == 1
@@ -351,4 +319,3 @@ def test_the_scripts_are_made_from_their_sources(tmp_path: Path) -> None:
 def test_the_lock_file_names_no_registry() -> None:
     lock = json.loads((WEB / "package-lock.json").read_text())
     assert not [name for name, package in lock["packages"].items() if "resolved" in package]
-    assert as_tensor({"shape": [1], "data": ["-inf"]}).tolist() == [-math.inf]

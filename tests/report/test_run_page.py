@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small_runs import five_words, small_config
 
-from vitral.core.config import merge
+from tests.training.conftest import at, fail
 from vitral.report.lines import Line, loss_plot
 from vitral.report.run import sample_sections, write_run_report
 from vitral.report.sections import Preformatted
 from vitral.runs import RunFolder, enter
-from vitral.training import Event, RunConfig, train, views
+from vitral.training import Event, train, views
 
 Trained = Callable[..., RunFolder]
 STEPS = 9
@@ -24,16 +25,11 @@ STEPS = 9
 @pytest.fixture
 def trained(tmp_path: Path) -> Trained:
     """`trained(evaluate_every=3)`: a run of nine tiny steps on a text of five words."""
-    text = tmp_path / "words.txt"
-    text.write_text(" ".join(("the", "cat", "saw", "a", "bird")[n * n % 5] for n in range(1500)), encoding="utf-8")
+    text = five_words(tmp_path / "words.txt")
 
     def make(callback: Callable[[Event], object] = lambda event: None, **training: Any) -> RunFolder:
-        base = {
-            "corpus": {"source": str(text), "tokenizer": "char", "split": "tail"},
-            "model": {"context_length": 8, "d_model": 6, "num_heads": 3, "num_layers": 1},
-            "training": {"steps": STEPS, "batch_size": 3, "log_every": 1, "device": "cpu", "sample_tokens": 30},
-        }
-        return train(RunConfig.parse(merge(base, {"training": training})), tmp_path / "run", callback=callback)
+        config = small_config(text, training={"sample_tokens": 30, **training})
+        return train(config, tmp_path / "run", callback=callback)
 
     return make
 
@@ -75,22 +71,14 @@ def test_copied_passages_are_marked(tiny_run: Path, tmp_path: Path) -> None:
     assert "&lt;i&gt;<mark>one two</mark>&lt;/i&gt; three" in page
 
 
-class Stopped(Exception):
-    """Raised by a callback."""
-
-
 def test_a_run_that_was_stopped_before_its_first_evaluation_shows_its_losses(
     trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(views, "EARLY_AFTER", 0.0)
     monkeypatch.setattr(views, "EARLY_STEPPING", 0.0)
 
-    def stop(event: Event) -> None:
-        if event["event"] == "step" and event["step"] == 5:
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        trained(stop, watch=True, evaluate_every=9)
+    with pytest.raises(KeyError):
+        trained(at(fail, "step", 5), watch=True, evaluate_every=9)
     run = RunFolder.open(tmp_path / "run")
     page = write_run_report(run.path).read_text(encoding="utf-8")
     assert "<svg" in page

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
-from html.parser import HTMLParser
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -32,40 +32,6 @@ def stores(page: str) -> list[dict[str, Any]]:
     return [json.loads(each) for each in re.findall(r'<script type="application/json">(.*?)</script>', page, re.DOTALL)]
 
 
-class Tables(HTMLParser):
-    """The texts of all tables' cells, and which is selected."""
-
-    def __init__(self) -> None:
-        """Nothing read."""
-        super().__init__()
-        self.grids: list[Grid] = []
-        self.selected: list[str] = []
-        self.inside: bool = False
-        self.marked: bool = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """A table, row or cell begins."""
-        if tag == "table":
-            self.grids.append([])
-        elif tag == "tr":
-            self.grids[-1].append([])
-        elif tag in ("td", "th"):
-            self.inside, self.marked = True, ("aria-selected", "true") in attrs
-            self.grids[-1][-1].append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        """A cell ends."""
-        if tag in ("td", "th"):
-            if self.marked:
-                self.grids[-1][-1][-1] = f"[{self.grids[-1][-1][-1]}]"
-            self.inside = self.marked = False
-
-    def handle_data(self, data: str) -> None:
-        """A cell's text."""
-        if self.inside:
-            self.grids[-1][-1][-1] += data
-
-
 def in_text(walk: Walkthrough) -> list[Grid]:
     grids = []
     for block in to_text(walk, digits=DIGITS).split("\n\n"):
@@ -85,9 +51,18 @@ def in_markdown(walk: Walkthrough) -> list[Grid]:
 
 
 def in_page(walk: Walkthrough) -> list[Grid]:
-    reader = Tables()
-    reader.feed(to_page(walk, digits=DIGITS))
-    return reader.grids
+    def shown(attributes: str, content: str) -> str:
+        plain = unescape(re.sub("<[^>]*>", "", content))
+        return f"[{plain}]" if 'aria-selected="true"' in attributes else plain
+
+    tables = re.findall(r"<table.*?</table>", to_page(walk, digits=DIGITS), re.DOTALL)
+    return [
+        [
+            [shown(*cell) for cell in re.findall(r"<t[dh]([^>]*)>(.*?)</t[dh]>", row, re.DOTALL)]
+            for row in re.findall(r"<tr.*?</tr>", table, re.DOTALL)
+        ]
+        for table in tables
+    ]
 
 
 def in_latex(walk: Walkthrough) -> list[Grid]:

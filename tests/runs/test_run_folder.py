@@ -81,11 +81,9 @@ class TestMetrics:
         path = folder.path / "metrics.jsonl"
         whole = path.read_bytes()
         first = whole.index(b"\n") + 1
-        for end in range(first, len(whole) - 1):
+        for end in range(first, len(whole)):
             path.write_bytes(whole[:end])
             assert folder.metrics() == [self.EVENTS[0]], end
-        path.write_bytes(whole[:-1])
-        assert folder.metrics() == list(self.EVENTS[:2])
 
     @pytest.mark.parametrize("kept", range(len(EVENTS) + 1))
     def test_rewinding_drops_what_came_later(self, kept: int, folder: RunFolder, checkpoint: Made) -> None:
@@ -95,16 +93,16 @@ class TestMetrics:
         for event in self.EVENTS[kept:]:
             folder.append_metric(event)
         assert folder.metrics() == list(self.EVENTS[:kept])  # what a resume repeats does not count
-        assert folder.rewind(folder.latest()) == 0
+        folder.rewind(folder.latest())
         assert (folder.path / "metrics.jsonl").read_bytes().count(b"\n") == kept
         assert folder.metrics() == list(self.EVENTS[:kept])
 
-    def test_rewinding_cuts_a_torn_line_and_says_so(self, measured: RunFolder, checkpoint: Made) -> None:
+    def test_rewinding_cuts_a_torn_line(self, measured: RunFolder, checkpoint: Made) -> None:
         measured.save(checkpoint(3), keep=2)
         torn = '{"event": "sample", "text": "é'.encode()[:-1]
         with open(measured.path / "metrics.jsonl", "ab") as file:
             file.write(torn)
-        assert measured.rewind(measured.latest()) == len(torn)
+        measured.rewind(measured.latest())
         measured.append_metric({"event": "step", "step": 4})
         measured.save(checkpoint(4), keep=2)
         assert [event["step"] for event in measured.metrics("step")] == [1, 2, 3, 4]

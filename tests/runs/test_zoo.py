@@ -44,7 +44,7 @@ def test_it_is_read_wherever_a_run_is_and_never_written():
     for change in (vitral.resume, vitral.continue_, lambda path: vitral.doctor(path, repair=True)):
         with pytest.raises(UsageError):
             change(FOLDER / "aldermere")
-    with pytest.raises(UsageError, match="zoo:induction"):
+    with pytest.raises(UsageError, match="induction, masked"):
         vitral.load("zoo:nothing")
 
 

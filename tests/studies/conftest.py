@@ -8,8 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
+from pieces import ten_words
 
 from tests.conftest import Once
 from vitral.core.config import merge
@@ -23,7 +23,7 @@ from vitral.studies import ArmResult, RunResult, Study, StudyResult, run_study, 
 from vitral.studies.probe import ArmMeasures, Trained, View
 from vitral.studies.probes import probe_named
 from vitral.studies.resolution import resolve
-from vitral.studies.results import run_path
+from vitral.studies.results import run_name
 from vitral.training import RunConfig
 
 Made = Callable[..., StudyResult]
@@ -60,7 +60,7 @@ def made(tmp_path: Path) -> Made:
             curve = ((5, 3.0),) if loss is None else ((5, 3.0), (10, loss))
             stopped = "stopped at step 5: the test loss is nan" if loss is None else None
             validation = None if loss is None else loss + 0.01
-            return RunResult(seed, run_path(tmp_path, arm, seed), curve, 2.9, validation, loss, 1.5, stopped)
+            return RunResult(seed, tmp_path / run_name(arm, seed), curve, 2.9, validation, loss, 1.5, stopped)
 
         arms = tuple(
             ArmResult(
@@ -170,10 +170,8 @@ def tiny(once: Once) -> RunConfig:
     """A run that is trained in a moment, on a text of its own."""
 
     def write(folder: Path) -> None:
-        words = ["the", "cat", "dog", "saw", "a", "bird", "and", "sang", "to", "me"]
         folder.mkdir()
-        text = " ".join(np.random.default_rng(3).choice(words, size=700)) + "\n"
-        (folder / "words.txt").write_text(text, encoding="utf-8", newline="\n")
+        ten_words(folder / "words.txt", 700)
 
     return RunConfig.parse(
         {

@@ -15,7 +15,7 @@ from vitral.interop.token_files import Imported
 from vitral.model import ModelConfig, Transformer
 from vitral.runs import enter, load_run
 from vitral.studies import Study, run_study
-from vitral.studies.results import run_path
+from vitral.studies.results import run_name
 from vitral.training import RunConfig
 
 MODEL = ModelConfig(context_length=16, d_model=16, num_layers=1, feed_forward="gelu_tanh", tie_head=True)
@@ -54,14 +54,14 @@ def result(tiny: RunConfig, outside: Path, tmp_path_factory: pytest.TempPathFact
 def test_its_runs_have_its_model_its_tokens_and_its_weights(result: Any, outside: Path) -> None:
     before = enter(outside, print)
     for seed in (1, 2):
-        run = load_run(run_path(result.folder, "theirs", seed), "last")
+        run = load_run(result.folder / run_name("theirs", seed), "last")
         assert run.model.config.plain() == before.config.model.plain()
         assert run.tokenizer == before.tokenizer
         parent = run.sealed.identity.parent
         assert parent is not None
         assert (parent.run, parent.step) == (before.identity.run, 0)
-    assert load_run(run_path(result.folder, "ours", 1)).sealed.identity.parent is None
-    assert load_run(run_path(result.folder, "ours", 1)).tokenizer.name == "char"
+    assert load_run(result.folder / run_name("ours", 1)).sealed.identity.parent is None
+    assert load_run(result.folder / run_name("ours", 1)).tokenizer.name == "char"
     losses = {arm.arm.name: arm.losses for arm in result.arms}
     assert all(len(losses[name]) == 2 for name in ("ours", "theirs"))
 

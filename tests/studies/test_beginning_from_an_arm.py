@@ -11,7 +11,7 @@ from vitral.runs import enter, load_run
 from vitral.studies import Study, run_study
 from vitral.studies.design import TUNING_SEEDS
 from vitral.studies.resolution import resolve
-from vitral.studies.results import run_path
+from vitral.studies.results import run_name
 from vitral.training import RunConfig
 
 ARMS = [
@@ -37,12 +37,12 @@ def result(base: RunConfig, tmp_path_factory):
 
 
 def sealed(result, arm: str, seed: int = 1):
-    return enter(run_path(result.folder, arm, seed), lambda line: None)
+    return enter(result.folder / run_name(arm, seed), lambda line: None)
 
 
 def test_a_run_begins_from_the_last_weights_of_the_same_seed_and_records_them(result) -> None:
     for seed in (1, 2):
-        parent = load_run(run_path(result.folder, "first", seed), "last")
+        parent = load_run(result.folder / run_name("first", seed), "last")
         for arm in ("then", "only"):
             measured = sealed(result, arm, seed).identity.parent
             assert measured is not None
@@ -63,16 +63,16 @@ def test_operations_contain_those_of_every_training_before(base, result) -> None
 def test_a_run_that_began_from_other_weights_is_refused(base, result, tmp_path) -> None:
     out = tmp_path / "wrong"
     shutil.copytree(result.folder, out)
-    shutil.rmtree(run_path(out, "only", 1))
-    shutil.copytree(run_path(out, "base", 1), run_path(out, "only", 1))
+    shutil.rmtree(out / run_name("only", 1))
+    shutil.copytree(out / run_name("base", 1), out / run_name("only", 1))
     with pytest.raises(UsageError, match="began from other weights"):
         run_study(STUDY, base, out, seeds=[1, 2])
     assert not [one for one in examine_study(result.folder).findings if one.mark == "wrong"]
     wrong = [one.found for one in examine_study(out).findings if one.mark == "wrong"]
     assert any("began from other weights" in one for one in wrong)
-    shutil.rmtree(run_path(out, "base", 1))
-    shutil.rmtree(run_path(out, "only", 1))
-    shutil.copytree(run_path(result.folder, "only", 1), run_path(out, "base", 1))
+    shutil.rmtree(out / run_name("base", 1))
+    shutil.rmtree(out / run_name("only", 1))
+    shutil.copytree(result.folder / run_name("only", 1), out / run_name("base", 1))
     with pytest.raises(UsageError, match="began from other weights than random weights"):
         run_study(STUDY, base, out, seeds=[1, 2])
 
@@ -143,7 +143,7 @@ def test_trials_begin_from_the_trial_that_was_chosen(base, tmp_path) -> None:
         aside = identity(trial("aside", 1)).run
         assert {parent_of(trial("also", one.factor)) for one in tuned["also"].trials} == {aside}
     # The seeds' runs begin from their own parents, with the values chosen.
-    assert parent_of(run_path(measured.folder, "then", 1)) == sealed(measured, "first").identity.run
+    assert parent_of(measured.folder / run_name("then", 1)) == sealed(measured, "first").identity.run
     chosen = sealed(measured, "then").config.training.optimizer.learning_rate
     assert chosen == pytest.approx(0.01 * tuned["then"].chosen)
     assert run_study(study, base, measured.folder, seeds=[1]) == measured

@@ -143,7 +143,6 @@ def test_a_text_that_cannot_feed_an_arm_is_refused_before_anything_is_trained(ti
     long = {"name": "long", "title": "long", "changes": {"model": {"context_length": 211}}}
     study = Study.parse(tiers(arms=[{"name": "base", "title": "base"}, long]))
     config = tiny.model_copy(update={"corpus": CorpusConfig.parse({"source": str(text), "split": "tail"})})
-    with pytest.raises(UsageError, match=r"arm long: .*context_length = 211") as no:
+    with pytest.raises(UsageError, match=r"arm long: .*context_length = 211"):
         run_study(study, config, tmp_path / "out")
-    assert "\n" not in str(no.value)
     assert not (tmp_path / "out").exists()

@@ -14,7 +14,7 @@ from vitral.runs import RunFolder
 from vitral.studies import Study, run_study
 from vitral.studies.losses import bigram_baseline, loss_claims
 from vitral.studies.resolution import resolve
-from vitral.studies.results import run_path
+from vitral.studies.results import run_name
 from vitral.training import RunConfig
 
 DRAWN = Study.parse(
@@ -51,7 +51,7 @@ def test_every_run_has_the_text_of_its_seed_and_the_n_grams_of_that_text(base, r
     texts = set()
     for arm in ("all", "one"):
         for seed in (0, 1, 2):
-            folder = RunFolder(run_path(result.folder, arm, seed))
+            folder = RunFolder(result.folder / run_name(arm, seed))
             config = RunConfig.parse(folder.written)
             assert config.corpus.draw == (seed if arm == "one" else None)
             data = prepare(config.corpus)

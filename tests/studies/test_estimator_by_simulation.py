@@ -151,7 +151,7 @@ def tuned_study(gap: float, further: float, arms: int, generator: np.random.Gene
         tuple(Trial(float(at), {RATE: float(at)}, tuple(np.exp(each).tolist())) for at, each in enumerate(one))
         for one in runs
     ]
-    error = trial_error([Tuned("", each, 0.0, False) for each in tried])
+    error = trial_error(itertools.chain(*tried))
     for number, trials in enumerate(tried):
         base = {RATE: measured[0].chosen} if measured else None
         measured.append(chosen(str(number), trials, base, error))

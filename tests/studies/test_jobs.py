@@ -4,11 +4,10 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
-from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -125,7 +124,7 @@ def test_an_unfinished_run_is_never_published(job: Job, tiny: RunConfig, tmp_pat
     do(job, Texts(), lambda event: log({**event, "arm": job.arm, "seed": job.seed}))
     assert (log.states, log.events["step"]) == ({"resume"}, [5, 6])
     assert left_of(job.out) == []
-    other = replace(job, study=tmp_path / "straight")
+    other = job._replace(study=tmp_path / "straight")
     do(other, Texts(), lambda event: None)
     last = other.name + "/steps/step-00000006/model.safetensors"
     assert bits(job.study)[last] == bits(other.study)[last]
@@ -182,9 +181,8 @@ def test_what_is_no_executor_is_refused_before_anything_is_written(
     asked: Any, tiny: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(UsageError):
         run_study(PAIR, tiny, tmp_path / "s", seeds=[2], executor=asked)
-    assert "\n" not in str(refused.value)
     assert not (tmp_path / "s").exists()
 
 
@@ -197,27 +195,13 @@ def test_processes_have_cores_for_their_threads(tmp_path: Path, monkeypatch: pyt
             assert none is None
 
 
-class Submitit:
-    """As much of submitit as is asked of it, which notes what that is."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        package = ModuleType("submitit")
-        vars(package).update(AutoExecutor=self.executor)
-        monkeypatch.setitem(sys.modules, "submitit", package)
-
-    def executor(self, folder: Path, cluster: str | None) -> "Submitit":
-        self.folder, self.cluster = folder, cluster
-        return self
-
-    def update_parameters(self, **asked: Any) -> None:
-        self.asked = asked
-
-
 def test_submitit_is_asked_for_what_a_training_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = Submitit(monkeypatch)
+    made = Mock()
+    monkeypatch.setitem(sys.modules, "submitit", made)
     with opened("slurm:slurm_partition=cpu,timeout_min=7", tmp_path, 3) as measured:
-        assert measured is there
+        assert measured is made.AutoExecutor.return_value
     asked = {"name": "vitral", "cpus_per_task": 3, "timeout_min": 7, "slurm_partition": "cpu"}
-    assert (there.asked, there.folder, there.cluster) == (asked, tmp_path / "slurm", None)
+    measured.update_parameters.assert_called_with(**asked)
+    made.AutoExecutor.assert_called_with(tmp_path / "slurm", None)
     with opened("slurm:cluster=debug", tmp_path, 1):
-        assert there.cluster == "debug"
+        made.AutoExecutor.assert_called_with(tmp_path / "slurm", "debug")

@@ -141,7 +141,8 @@ def test_the_choice_of_another_value_widens_the_interval(made) -> None:
     widths = [(one.high or 0.0) - (one.low or 0.0) for one in (same, other)]
     assert widths[0] < widths[1]
     assert other.difference == same.difference
-    error = trial_error(tuned(result, {"full": 1.0, "no-feed-forward": 2.0}).tuning)
+    tuning = tuned(result, {"full": 1.0, "no-feed-forward": 2.0}).tuning
+    error = trial_error(trial for one in tuning for trial in one.trials)
     assert other.comparison.choice == pytest.approx(CHOICE * error**2)
 
 

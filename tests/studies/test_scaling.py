@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 from scipy import stats
-from text_studies import resolved, shown
+from text_studies import resolved, result_of, shown
 
 from tests.studies.conftest import measures, tables
 from vitral.core.streams import numpy_stream
 from vitral.core.text import p_clause
-from vitral.evaluation import NgramBaselines
 from vitral.model.counts import parameter_table
-from vitral.studies import ArmResult, RunResult, StudyResult, study_named
+from vitral.studies import StudyResult, study_named
 from vitral.studies.judging import judge
 from vitral.studies.probes import probe_named
 from vitral.studies.probes.scaling import PRODUCT, SUM, fitted, misfit
@@ -87,13 +86,13 @@ def test_what_cannot_be_fitted_is_none_and_a_floor_that_cannot_be_is_left_out():
 
 def made(law, budget, spread, seeds=(1,)) -> tuple[StudyResult, dict]:
     """The study's result if the loss in bits per character followed a law of N and D, and its probe's measurements."""
-    measured, arms = {}, []
+    measured, losses = {}, {}
     for number, arm in enumerate(resolved(SCALING, budget)):
         name, model = arm.arm.name, arm.config.model
         size = sum(row.count for row in parameter_table(model, 109) if row.part not in ("embedding", "head"))
         amount, noise = tokens_trained(arm.config.plain()), numpy_stream(3, "made", number).standard_normal(len(seeds))
         kind = 0.97 if name.startswith("bpe") else 1.0
-        losses = [law(size, amount) * kind * math.exp(spread * z) / math.log(2) for z in noise]
+        losses[name] = [law(size, amount) * kind * math.exp(spread * z) / math.log(2) for z in noise]
         measured[name] = {
             seed: {
                 "size": size,
@@ -103,16 +102,7 @@ def made(law, budget, spread, seeds=(1,)) -> tuple[StudyResult, dict]:
             }
             for seed in seeds
         }
-        runs = tuple(
-            RunResult(seed, Path(), ((1, loss),), None, None, loss, 1.0)
-            for seed, loss in zip(seeds, losses, strict=True)
-        )
-        arms.append(ArmResult(arm.arm, arm.config.plain(), arm.num_parameters, arm.flops_per_token, runs))
-    lines = NgramBaselines({1: 3.2, 2: 2.5, 3: 1.9}, 2.5)
-    result = StudyResult(
-        SCALING.at(budget), arms[0].config, seeds, seeds, tuple(arms), lines, lines, {}, {}, Path(), budget
-    )
-    return result, measured
+    return result_of(SCALING, budget, losses, seeds, Path()), measured
 
 
 @pytest.fixture(scope="module")

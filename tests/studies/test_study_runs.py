@@ -17,7 +17,7 @@ from vitral.data.batches import Batches
 from vitral.runs import RunFolder
 from vitral.runs.lock import only_writer
 from vitral.studies import Study, StudyResult, run_study
-from vitral.studies.results import run_path
+from vitral.studies.results import run_name
 from vitral.training import RunConfig
 
 
@@ -119,9 +119,8 @@ def test_an_arm_that_diverges_is_a_result(tiny: RunConfig, tmp_path: Path) -> No
 
 def test_a_folder_of_another_study_is_refused_saying_what_differs(tiny: RunConfig, trained: StudyResult) -> None:
     longer = RunConfig.parse(merge(tiny.plain(), {"training": {"steps": 7}}))
-    with pytest.raises(UsageError, match=r"base\.training\.steps is 6 there and 7 here") as refused:
+    with pytest.raises(UsageError, match=r"base\.training\.steps is 6 there and 7 here"):
         run_study(FOUR, longer, trained.folder, seeds=[5, 7])
-    assert "\n" not in str(refused.value)
     with pytest.raises(UsageError, match=r"study\.arms"):
         run_study(PAIR, tiny, trained.folder, seeds=[5, 7])
 
@@ -149,7 +148,7 @@ def test_a_folder_that_is_no_study_is_refused_and_left_alone(tiny: RunConfig, tm
 def test_a_run_killed_between_its_last_loss_and_its_last_weights_is_resumed(
     tiny: RunConfig, pair: StudyResult, out: Path
 ) -> None:
-    folder = RunFolder.open(unfinished(run_path(out, "post", 2)))
+    folder = RunFolder.open(unfinished(out / run_name("post", 2)))
     shutil.rmtree(sorted(folder.steps.iterdir())[-1])
     lines = [line for line in (folder.path / "metrics.jsonl").read_text().splitlines() if '"end"' not in line]
     (folder.path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
@@ -183,7 +182,6 @@ def test_an_arm_that_does_not_fit_into_memory_is_refused_before_anything_is_trai
     wide = {"name": "wide", "title": "wide", "changes": {"model": {"d_model": 60_000}}}
     study = Study.parse(PAIR.plain() | {"arms": [PAIR.arms[0].plain(), wide]})
     monkeypatch.setattr("vitral.core.machine.memory_limit", lambda: 10**10)
-    with pytest.raises(UsageError, match="arm wide") as refused:
+    with pytest.raises(UsageError, match="arm wide"):
         run_study(study, tiny, tmp_path / "study")
-    assert "\n" not in str(refused.value)
     assert not (tmp_path / "study").exists()

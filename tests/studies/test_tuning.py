@@ -130,7 +130,7 @@ def test_the_error_of_a_trial_is_that_of_its_seeds() -> None:
     Their squares are 0.0008 / (1 - 1 / 5), four of five times; over 0.4549, the median of χ² of one degree of freedom.
     """
     losses = [(1.0, 1.5), (1.04, 1.46), (1.0, 1.5), (1.04, 1.46), (1.02, 1.48), (3.0, 1.0)]
-    made = [Tuned("a", (Trial(1.0, {}, tuple(map(math.exp, pair))),), 1.0, True) for pair in losses]
+    made = [Trial(1.0, {}, tuple(map(math.exp, pair))) for pair in losses]
     assert trial_error(made[:1]) == 0
     assert trial_error(made[:5]) == pytest.approx(math.sqrt(0.001 / 0.4549), rel=1e-3)
     assert trial_error(made) == pytest.approx(trial_error(made[:5]), rel=0.1)

@@ -26,7 +26,7 @@ def test_both_ways_agree_up_to_the_first_wrong_token(shape: str, tmp_path: Path)
     model = {"shape": shape, "context_length": SHAPES[shape], "d_model": 12, "num_layers": 1, "num_heads": 3}
     steps = {"steps": 30, "evaluate_every": 30, "batch_size": 16, "threads": 1}
     config = RunConfig.parse({"corpus": {"task": TASK}, "model": model, "training": steps})
-    dataset = prepare(config.corpus, cache=tmp_path / "cache")
+    dataset = prepare(config.corpus)
     train(config, tmp_path / "run", dataset=dataset)
     run = Trained("base", 1, load_run(tmp_path / "run", "last"), dataset, "quick")
     split, reading = run.test, reading_of_config(run.model.config)

@@ -29,7 +29,7 @@ def trained(folder: Path, corpus: Mapping[str, Any]) -> Trained:
     model = {"context_length": 16, "d_model": 12, "num_layers": 2, "num_heads": 3}
     steps = {"steps": 4, "evaluate_every": 4, "checkpoint_every": 2, "keep_checkpoints": 100, "batch_size": 4}
     config = RunConfig.parse({"corpus": dict(corpus), "model": model, "training": steps | {"threads": 1}})
-    dataset: Dataset = prepare(config.corpus, cache=folder / "cache")
+    dataset: Dataset = prepare(config.corpus)
     train(config, folder / "run", dataset=dataset)
     return Trained("base", 1, load_run(folder / "run", "last"), dataset, "quick")
 

@@ -28,11 +28,15 @@ WORDS = ("the", "cat", "saw", "a", "bird", "and", "sang", "to", "me", "dog", "of
 LSTM: dict[str, Any] = {"attention": "none", "recurrence": "lstm", "positions": "none"}
 
 
+def write_words(path: Path) -> None:
+    words = " ".join(WORDS[(n * n // 7 + n // 3) % 11] for n in range(2000)) + "\n"
+    path.write_text(words, encoding="utf-8", newline="\n")
+
+
 @pytest.fixture(scope="session")
 def text(once: Once) -> Path:
     """Two thousand words in an order that no rule of three words tells."""
-    words = " ".join(WORDS[(n * n // 7 + n // 3) % 11] for n in range(2000)) + "\n"
-    return once("training-words.txt", lambda path: path.write_text(words, encoding="utf-8", newline="\n"))
+    return once("training-words.txt", write_words)
 
 
 @pytest.fixture(scope="session")
@@ -142,20 +146,20 @@ class Bench:
     """A machine on which steps take a chosen time.
 
     Attributes:
-        asked: threads, plan and most seconds of all trials.
+        asked: threads, plan and seconds of all trials.
     """
 
     def __init__(self, configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
         self.configured, self._patch = configured, monkeypatch
-        self.asked: list[tuple[int, Plan, float | None]] = []
+        self.asked: list[tuple[int, Plan, float]] = []
         self.plans({})
 
     def takes(self, seconds: Callable[[RunConfig, Plan], float]) -> None:
         """Let a step of a plan take so long."""
 
-        def answer(config: RunConfig, build: Any, **how: Any) -> float:
+        def answer(config: RunConfig, build: Any, given: float, **how: Any) -> float:
             plan = config.training.dtype, config.training.compile
-            self.asked.append((torch.get_num_threads(), plan, how.get("most")))
+            self.asked.append((torch.get_num_threads(), plan, given))
             return seconds(config, plan)
 
         self._patch.setattr(plans, "time_steps", answer)

@@ -18,10 +18,10 @@ SECONDS = 60
 
 
 @pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+def dataset() -> Dataset:
     text = "".join(f"{number} times {number} is {number * number}.\n" for number in range(1_117))
     corpus = Corpus("squares", text, len(text), "0" * 64)
-    return prepare(CorpusConfig(), corpus=corpus, cache=tmp_path_factory.mktemp("cache"))
+    return prepare(CorpusConfig(), corpus=corpus)
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +62,7 @@ def test_a_child_that_is_given_no_time_is_replaced_once_the_run_needs_the_result
     counting = counted_beside(dataset, lambda: None)
     time.sleep(0.2)
     assert not counting.done()
+    counting.is_needed.set()
     assert counting.result(SECONDS) == expected
     assert multiprocessing.active_children() == []
 

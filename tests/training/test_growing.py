@@ -60,7 +60,7 @@ def test_old_rows_stay_and_new_ones_are_drawn(configured, parent: RunFolder, new
     assert grown.tokenizer.name == "char"
     added = sorted(set(NEW) - set(former.tokenizer.alphabet))
     assert grown.tokenizer.alphabet == former.tokenizer.alphabet + "".join(added)
-    assert any(f"new characters: {len(added)}" in note for note in notes)
+    assert any(f"new tokens: {len(added)}" in note for note in notes)
     model, weights = first_model(folder)
     old, size = former.model.state_dict(), former.tokenizer.vocab_size
     drawn = Transformer(grown.sealed.config.model, grown.tokenizer.vocab_size, seed=5).state_dict()

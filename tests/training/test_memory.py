@@ -114,7 +114,6 @@ def test_no_model_is_made_to_refuse_one(monkeypatch: pytest.MonkeyPatch) -> None
         require_training_memory(config, VOCAB, "big.toml")
     assert str(refused.value).startswith("big.toml: ")
     assert "1,000.0 GB" in str(refused.value)
-    assert "\n" not in str(refused.value)
 
 
 def test_a_gpu_is_asked_for_its_own_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,14 +10,14 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import models
 
 from tests.conftest import Once
-from tests.training.conftest import Configured, bytes_of, cut
+from tests.training.conftest import Configured
 from vitral.core.errors import UsageError
 from vitral.core.streams import numpy_stream
 from vitral.data import byte_tokenizer, char_tokenizer, file_tokenizer, prepare, windows
 from vitral.evaluation import Masking, evaluate_split
 from vitral.evaluation.masking import filling_of
 from vitral.runs import RunFolder, load_run
-from vitral.training import RunConfig, resume, train
+from vitral.training import RunConfig, train
 from vitral.training.objectives import IGNORED, make_inputs
 
 FILLING = {"objective": {"name": "masked", "rate": 0.3}}
@@ -121,10 +121,6 @@ class TestMaskTokens:
 
 
 class TestRuns:
-    def test_a_resumed_run_is_bit_equal(self, filling: RunFolder, tmp_path: Path) -> None:
-        again = resume(cut(filling.path, tmp_path / "run"))
-        assert bytes_of(again, 20)["model.safetensors"] == bytes_of(filling, 20)["model.safetensors"]
-
     def test_what_is_measured_is_the_mean_over_hidden_tokens(self, filling: RunFolder, configured: Configured) -> None:
         """The definition, one window at a time, against the full pass in batches of any size."""
         run, dataset = load_run(filling.path, "last"), prepare(configured().corpus)

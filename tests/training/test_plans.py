@@ -45,7 +45,7 @@ def test_the_faster_number_of_threads_is_chosen_and_written(one: float, two: flo
     assert {(threads, plan) for threads, plan, _ in bench.asked} == {(1, FLOAT), (2, FLOAT)}
     assert (len(result.notes), result.decisions) == (1, ())
     assert torch.get_num_threads() == before
-    assert resolve_plan(result.config, build, 10**6).config is result.config
+    assert resolve_plan(result.config, build, 10**6).config == result.config
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -53,7 +53,7 @@ def test_the_faster_number_of_threads_is_chosen_and_written(one: float, two: flo
 def test_trials_get_a_twentieth_of_a_time_limit(minutes: float, bench: Bench) -> None:
     bench.threads({1: 0.01, 2: 0.01})
     bench.plan(minutes=minutes, plan="auto")
-    assert sum(most for _, _, most in bench.asked if most is not None) <= 0.05 * 60 * minutes
+    assert sum(seconds for _, _, seconds in bench.asked) <= 0.05 * 60 * minutes
 
 
 @pytest.mark.parametrize(("bfloat16", "chosen"), [(0.5, "bfloat16"), (1.25, "float32"), (7.0, "float32")])
@@ -64,12 +64,11 @@ def test_the_faster_precision_is_chosen_and_written(bfloat16: float, chosen: str
     assert result.config.training.plan == "as-written"
     assert list(dict.fromkeys(plan for _, plan, _ in bench.asked)) == [FLOAT, BRAIN]
     assert len(result.notes) == 1
-    assert resolve_plan(result.config, build, 10**6).config is result.config
 
 
-@pytest.mark.parametrize(("most", "rows", "length"), [(0.0, 1, 5), (99.0, 3, 11)])
+@pytest.mark.parametrize(("seconds", "rows", "length"), [(0.0, 1, 5), (99.0, 3, 11)])
 def test_a_step_is_estimated_from_a_part_of_it(
-    most: float, rows: int, length: int, configured: Configured, monkeypatch: pytest.MonkeyPatch
+    seconds: float, rows: int, length: int, configured: Configured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a clock that counts its calls, the passes of any batch take one second, and the optimizer one."""
     monkeypatch.setattr(plans, "time", SimpleNamespace(perf_counter=partial(next, count(0.0))))
@@ -83,7 +82,7 @@ def test_a_step_is_estimated_from_a_part_of_it(
         return model
 
     config = configured()
-    result = time_steps(config, watched, least=most, most=most)
+    result = time_steps(config, watched, seconds)
     work = {n: n * cost(config.model.model_copy(update={"context_length": n}), 7).forward_flops for n in (5, 11)}
     passes = config.training.accumulation * 3 * work[11] / (rows * work[length])
     assert (set(shapes[:2]), set(shapes[2:])) == ({(1, 5)}, {(rows, length)})

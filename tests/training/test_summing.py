@@ -53,7 +53,7 @@ def test_the_plain_kernels_move_a_part_as_in_the_whole(kind: str) -> None:
 
     def moved(part: slice) -> Tensor:
         parameter = nn.Parameter(begun[part].clone())
-        adamw = {"betas": (0.9, 0.99), "eps": 1e-8}
+        adamw = {"beta1": 0.9, "beta2": 0.99, "eps": 1e-8}
         numbers = adamw if kind == "adamw" else {"momentum": 0.9, "nesterov": True}
         group = {"params": [parameter], "lr": 0.01, "weight_decay": 0.1, **numbers}
         optimizer = (AdamW if kind == "adamw" else SGD)([group], fused=False)

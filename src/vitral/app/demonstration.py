@@ -22,7 +22,7 @@ from vitral.runs import load_run, refuse_existing
 from vitral.runs.loading import warn_on_stderr
 from vitral.studies import Study, StudyResult, run_study, study_named
 from vitral.studies.plan import leaves
-from vitral.studies.results import run_path
+from vitral.studies.results import run_name
 from vitral.training import Callback, RunConfig
 from vitral.training.configuration import configure
 
@@ -82,7 +82,7 @@ class Demonstration:
 
     def finish(self, study: StudyResult) -> DemonstrationResult:
         """The text and the attention of the full model of the first seed, and the findings of the study."""
-        run = Run(run_path(self.out / STUDY, self.study.arms[0].name, self.study.seeds[0]))
+        run = Run(self.out / STUDY / run_name(self.study.arms[0].name, self.study.seeds[0]))
         sentence = self.subject.sentence
         name = f"blocks.{run.model.config.num_layers - 1}.attn.weights"
         text = run.generate(max_tokens=CHARACTERS, temperature=TEMPERATURE, seed=SAMPLE_SEED)
@@ -109,7 +109,7 @@ class Demonstration:
             StorageError: writing to disk failed.
         """
         path = self.out / MODEL
-        both = [run, run_path(self.out / STUDY, self.study.arms[1].name, self.study.seeds[0])]
+        both = [run, self.out / STUDY / run_name(self.study.arms[1].name, self.study.seeds[0])]
         for named in (zip(short_names(both), both, strict=True), [(self.subject.folder, run)]):
             try:
                 content = page_of({name: load_run(folder) for name, folder in named}, ablated=False)

@@ -11,13 +11,12 @@ from typing import Any
 
 from vitral.core.language import N_, _, number
 from vitral.core.text import visible
-from vitral.evaluation import NgramBaselines, baseline_name, loss_unit, rank_among_baselines
+from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
 from vitral.evaluation.copying import COPIED_WORDS, copied_share
 from vitral.report.notebook import ProgressView, progress_html
 from vitral.report.sections import Preformatted
-from vitral.runs.objectives import predicts_next
+from vitral.runs.objectives import loss_unit, predicts_next
 from vitral.training import Callback, Event, all_of, silent
-from vitral.training.deadline import OTHER_STEPS
 
 REDRAWN_EVERY = 0.5
 """Seconds between two pictures."""
@@ -213,7 +212,7 @@ def _clock(seconds: float) -> str:
 def lasting(event: Event) -> str | None:
     """The line of an event that stays; None if it has none."""
     kind = event["event"]
-    if kind == "note" and getattr(event["text"], "sentence", "") != OTHER_STEPS:
+    if kind == "note":
         return _("note: {text}", text=_(event["text"]))
     if kind == "stopped":
         return _("stopped: {reason}", reason=_(event["reason"]))

@@ -3,7 +3,7 @@
 What only some operations need, pages and plots above all, is imported by them: the first token waits for no plot.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import partial, reduce
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vitral.core.config import shown
 from vitral.core.devices import DtypeName, precision, resolve_device, weight_dtype
 from vitral.core.errors import UsageError, VitralError
 from vitral.core.language import _, number
@@ -309,6 +310,8 @@ class Run(Shown):
         """A text, or ids, as checked ids."""
         if isinstance(given, str):
             return self.encode(self.answer(given), replace=replace)[0]
+        if not isinstance(given, Collection):
+            raise UsageError("expected a text or its token ids, not {given}", given=shown(given))
         ids = token_ids(given.numpy(force=True) if isinstance(given, Tensor) else given, self.model.vocab_size)
         return torch.from_numpy(ids).to(self.model.token_embedding.weight.device)
 
@@ -351,9 +354,9 @@ class Run(Shown):
             self.sealed.require_causal_lm()
             if self.model.encoder is None or source == "":
                 self.require_own_text()
-        made, several = edits_of(edits), getattr(texts, "ndim", 2) == 2 and not isinstance(texts, str)
+        several = isinstance(texts, Collection) and not isinstance(texts, str) and getattr(texts, "ndim", 2) == 2
         listed: Any = texts if several and not (len(texts) and isinstance(texts[0], Real)) else [texts]
-        row, most = partial(self._row, replace=replace), self.model.config.source_length
+        made, row, most = edits_of(edits), partial(self._row, replace=replace), self.model.config.source_length
         read = [
             row(source_ids(self.tokenizer, self.readable(one, replace), most))
             for one in ([source] if isinstance(source, str) else source or ())
@@ -387,7 +390,8 @@ class Run(Shown):
         """
         return self.cache(texts, [], source=source, gradients=True, edits=edits, replace=replace).loss
 
-    def qk(self, layer: int, head: int) -> Tensor:
+    @validated
+    def qk(self: "Run", layer: int, head: int) -> Tensor:
         """W_QK = W_Q W_Kᵀ of a head, [d_model, d_model], counted from 0.
 
         x_q W_QK x_kᵀ is the score of a query and a key, of their normalised streams, without biases, the scale and what
@@ -400,7 +404,8 @@ class Run(Shown):
 
         return head_circuits(self.model, layer, head)[0]
 
-    def ov(self, layer: int, head: int) -> Tensor:
+    @validated
+    def ov(self: "Run", layer: int, head: int) -> Tensor:
         """W_OV = W_V W_O of a head, [d_model, d_model], counted from 0.
 
         x_k W_OV is what the head adds to the stream of a query that has all its weight on a key, without biases. Where
@@ -415,7 +420,13 @@ class Run(Shown):
 
     @validated
     def attribution(
-        self: "Run", text: str, token: str | int | None = None, *, other: str | int | None = None, position: int = -1
+        self: "Run",
+        text: str,
+        token: str | int | None = None,
+        *,
+        other: str | int | None = None,
+        position: int = -1,
+        replace: str | None = None,
     ) -> "Attribution":
         """What each part of the model adds to a logit (direct logit attribution); the parts add up to it.
 
@@ -424,13 +435,15 @@ class Run(Shown):
             token: whose logit; a text that is one token, or an id; the likeliest if None.
             other: subtract the logit of this one.
             position: at which the logits are read.
+            replace: see `readable`.
 
         Raises:
-            UsageError: `attribute_logit` refuses one of them.
+            UsageError: an unseen character, or `attribute_logit` refuses one of them.
         """
         from vitral.inspection.circuits import attribute_logit
 
         self.require_own_text()
+        text = self.readable(text, replace)
         with self.in_precision():
             return attribute_logit(self.model, self.tokenizer, text, token, other=other, position=position)
 
@@ -443,6 +456,7 @@ class Run(Shown):
         tokens: Sequence[str] | None = None,
         by: Literal["layer", "head"] = "layer",
         position: int = -1,
+        replace: str | None = None,
     ) -> "Sweep":
         """Every place of the model patched from the sentence `other`, or zeroed if it is None, one at a time.
 
@@ -452,14 +466,16 @@ class Run(Shown):
             tokens: the two tokens whose logits are compared; the likeliest if None.
             by: "layer" or "head".
             position: at which the logits are read.
+            replace: see `readable`.
 
         Raises:
-            UsageError: `sweep_places` refuses one of them, or the model predicts no next token.
+            UsageError: an unseen character, `sweep_places` refuses one of them, or the model predicts no next token.
         """
         from vitral.inspection.sweep import sweep_places
 
         self.sealed.require_causal_lm()
         self.require_own_text()
+        text, other = self.readable(text, replace), None if other is None else self.readable(other, replace)
         with self.in_precision():
             return sweep_places(self.model, self.tokenizer, text, other, tokens=tokens, by=by, position=position)
 

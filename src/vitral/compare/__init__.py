@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from vitral.core.config import differences
 from vitral.core.shown import Shown, Tabular
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from vitral.runs import SealedRun
 
 SCHEMA = 1
+NOT_PLAIN = ("summary", "sealed", "config", "targets")
+"""Attributes of a compared run that its plain data do not have as they are."""
 NATS, BITS = "nats per token", "bits per character"
-Comparable = Literal["nats per token", "bits per character", "nothing"]
-Batches = Literal["same", "same by configuration", "other"]
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
@@ -65,10 +65,10 @@ class ComparedRun:
         targets: its losses target by target; None where they were not measured, or of masked tokens.
         loss: of these weights on the whole test split; None where it was not measured.
         sample: written from the common prompt; None where there is none.
-        why: reason why there is no loss, an English sentence; empty otherwise.
-        why_no_sample: reason why there is no sample, likewise.
-        is_whole: whether the whole test split was measured; of a long one only evenly spread parts are, which are other
-            parts in other tokens.
+        missing: reason why there is no loss, an English sentence; empty otherwise.
+        missing_sample: reason why there is no sample, likewise.
+        whole_test_split: whether the whole test split was measured; of a long one only evenly spread parts are, which
+            are other parts in other tokens.
     """
 
     summary: RunSummary
@@ -80,9 +80,9 @@ class ComparedRun:
     targets: "TargetLosses | None" = None
     loss: "SplitLoss | None" = None
     sample: str | None = None
-    why: str = ""
-    why_no_sample: str = ""
-    is_whole: bool = True
+    missing: str = ""
+    missing_sample: str = ""
+    whole_test_split: bool = True
 
     @property
     def name(self) -> str:
@@ -93,12 +93,9 @@ class ComparedRun:
         """As plain data."""
         return {
             **run_record(self.summary),
-            **{key: getattr(self, key) for key in ("checkpoint", "tokens_per_step", "tokens_per_second", "sample")},
+            **{key: value for key, value in vars(self).items() if key not in NOT_PLAIN},
             "curve": self.summary.plain()["curve"],
             "loss": self.loss and self.loss.plain(),
-            "missing": self.why,
-            "missing_sample": self.why_no_sample,
-            "whole_test_split": self.is_whole,
         }
 
 
@@ -146,7 +143,8 @@ class Relation:
         same_test: whether their test splits are the same text too, read in the same way.
         same_tokens: whether these have the same tokens.
         same_task: whether both predict the next token, or both masked tokens.
-        batches: whether both were trained on the same batches in the same order.
+        batches: whether both were trained on the same batches in the same order: "same", "same by configuration" or
+            "other".
         batches_differ: names of what makes the batches differ.
         comparable: the unit in which their losses can be compared, or "nothing".
         difference: of their losses; None where they cannot be compared or were not measured.
@@ -159,9 +157,9 @@ class Relation:
     same_test: bool
     same_tokens: bool
     same_task: bool
-    batches: Batches
+    batches: str
     batches_differ: tuple[str, ...]
-    comparable: Comparable
+    comparable: str
     difference: PairedDifference | None = None
     why: str = ""
 

@@ -8,17 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from vitral.compare import (
-    BITS,
-    NATS,
-    Batches,
-    Comparable,
-    ComparedRun,
-    PairedDifference,
-    Relation,
-    RunComparison,
-    short_names,
-)
+from vitral.compare import BITS, NATS, ComparedRun, PairedDifference, Relation, RunComparison, short_names
 from vitral.core.errors import UsageError, VitralError, reason
 from vitral.core.language import N_
 from vitral.decoding import Sampling, answered, generate
@@ -65,8 +55,7 @@ def compare(
     """
     notes, runs, named, summaries = list[str](), list[ComparedRun](), [*named], dict[str, RunSummary]()
     for below in map(runs_below, named):
-        notes += below.notes
-        for run in below.runs:
+        for run in below:
             if (path := os.path.realpath(run.path)) not in summaries or run.path in named:
                 summaries[path] = run
     names = short_names([summary.path for summary in summaries.values()])
@@ -117,7 +106,7 @@ def _sample(run: LoadedRun, prompt: str, max_tokens: int, seed: int, corpora: Se
             return {"sample": "\n".join(answers)}
         return {"sample": continued(run, prompt, max_tokens, seed)}
     except UsageError as error:
-        return {"why_no_sample": reason(error)}
+        return {"missing_sample": reason(error)}
 
 
 def continued(run: LoadedRun, prompt: str, max_tokens: int, seed: int) -> str:
@@ -140,14 +129,14 @@ def _compared(
         if corpora is not None:
             dataset = run.sealed.dataset(run.sealed.own_among(corpora))
             split, masking = final_split(dataset), masking_of(config.training.objective, run.tokenizer)
-            losses["is_whole"] = split is dataset.splits["test"]
+            losses["whole_test_split"] = split is dataset.splits["test"]
             if predicts_next(config.training.objective):
                 losses["targets"] = target_losses(run.model, split, run.tokenizer)
                 losses["loss"] = losses["targets"].whole
             else:
                 losses["loss"] = evaluate_split(run.model, split, run.tokenizer, masking=masking)
     except UsageError as error:
-        losses = {"why": reason(error)}
+        losses = {"missing": reason(error)}
     speeds = []
     with suppress(UsageError):
         speeds = [event["tokens_per_second"] for event in run.folder.metrics("step")]
@@ -174,13 +163,13 @@ def _relations(runs: Sequence[ComparedRun]) -> list[Relation]:
     return [_relation(run, other, unit, confidence) for run, other, unit in pairs]
 
 
-def _comparable(run: ComparedRun, other: ComparedRun) -> Comparable:
+def _comparable(run: ComparedRun, other: ComparedRun) -> str:
     one, two = run.summary, other.summary
     if one.objective != two.objective or not _same(one.test_text, two.test_text):
         return "nothing"
     if _same(one.test_tokens, two.test_tokens):
         return NATS
-    return BITS if run.is_whole and other.is_whole else "nothing"
+    return BITS if run.whole_test_split and other.whole_test_split else "nothing"
 
 
 def _same(one: str | None, two: str | None) -> bool:
@@ -188,7 +177,7 @@ def _same(one: str | None, two: str | None) -> bool:
     return one is not None and one == two
 
 
-def _relation(run: ComparedRun, other: ComparedRun, unit: Comparable, confidence: float) -> Relation:
+def _relation(run: ComparedRun, other: ComparedRun, unit: str, confidence: float) -> Relation:
     one, two = run.summary, other.summary
     batches, differ = _batches(run, other)
     why, difference = "", None
@@ -216,14 +205,14 @@ def _difference(run: ComparedRun, other: ComparedRun, unit: str, confidence: flo
         raise UsageError("paired losses are those of next tokens, not of masked ones")
     one, two, same_tokens = run.targets, other.targets, unit == NATS
     if one is None or two is None:
-        raise UsageError(run.why or other.why or N_("the losses were not measured"))
+        raise UsageError(run.missing or other.missing or N_("the losses were not measured"))
     blocks = [float(value) for value in block_differences(one, two, same_tokens=same_tokens)]
     interval = mean_interval(blocks, confidence)
     shared = int((one.nats + two.nats == one.nats + two.nats).sum()) if same_tokens else None  # NaN is not itself
     return PairedDifference(unit, interval.mean, interval.low, interval.high, confidence, tuple(blocks), shared)
 
 
-def _batches(run: ComparedRun, other: ComparedRun) -> tuple[Batches, tuple[str, ...]]:
+def _batches(run: ComparedRun, other: ComparedRun) -> tuple[str, tuple[str, ...]]:
     """Whether two runs were trained on the same batches, and by what they differ."""
     one, two = run.sealed.newest, other.sealed.newest
     if one and two and one.step == two.step and one.state.get("chain") and one.state["chain"] == two.state.get("chain"):

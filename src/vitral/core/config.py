@@ -8,7 +8,7 @@ import difflib
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeGuard, TypeVar, cast, get_args
+from typing import Any, Self, TypeGuard, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -19,10 +19,10 @@ from vitral.core.language import N_, _
 LONGEST_SHOWN = 60
 MOST_KEYS = 20
 """Tables inside tables that one `a.b=c` may name."""
+NAME = r"^[a-z0-9][a-z0-9-]{0,63}$"
+"""The names of studies and of their arms."""
 MOST_TOML = 1 << 20
 """Maximum size of a configuration file in bytes."""
-
-Configured = TypeVar("Configured", bound="Config")
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
@@ -30,7 +30,7 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 
     Of close names one that contains `name` comes first: `num_heads` for `heads`, although `d_head` has fewer letters.
     """
-    close = difflib.get_close_matches(name, sorted(known), n=5, cutoff=0.5)
+    close = difflib.get_close_matches(name, sorted(known), n=5)
     close.sort(key=lambda one: name not in one)
     return _("did you mean {name!r}?", name=close[0]) if close else None
 
@@ -68,7 +68,7 @@ class Config(BaseModel, metaclass=_ConfigType):
         return cast("Any", data)
 
     @classmethod
-    def parse(cls: type[Configured], data: Mapping[str, Any], where: str = "config") -> Configured:
+    def parse(cls, data: Mapping[str, Any], where: str = "config") -> Self:
         """Build a configuration from plain data.
 
         Args:
@@ -105,6 +105,8 @@ _COMPLAINTS = {
     "finite_number": N_("input should be a finite number"),
     "bool_type": N_("input should be a valid boolean"),
     "string_type": N_("input should be a valid string"),
+    "string_too_short": N_("expected some text"),
+    NAME: N_("expected a name of at most 64 lower-case letters, digits and hyphens"),
     "tuple_type": N_("input should be a valid tuple"),
     "greater_than": N_("input should be greater than {gt}"),
     "greater_than_equal": N_("input should be greater than or equal to {ge}"),
@@ -115,13 +117,14 @@ _COMPLAINTS = {
     "model_attributes_type": N_("expected a name or a table"),
     "union_tag_not_found": N_("the table needs a {discriminator}"),
 }
-"""The frequent complaints of pydantic, by their type."""
+"""The frequent complaints of pydantic, by their type, and of a text that does not have a pattern, by this."""
 
 
 def first_complaint(error: ValidationError, data: Mapping[str, Any]) -> str:
     """The most relevant complaint of a pydantic error as `key.path: message`."""
     first = max(error.errors(include_url=False), key=_closeness)
-    kind, context = first["type"], first.get("ctx", {})
+    context = first.get("ctx", {})
+    kind = context.get("pattern", first["type"])
     keys = _keys_written(first["loc"], data)
     if kind == "missing":
         keys.append(str(first["loc"][-1]))
@@ -222,7 +225,7 @@ def assignment(text: str) -> dict[str, Any]:
     {'model': {'norm': 'post'}}
 
     Raises:
-        UsageError: the `=` is missing, a key is empty, or the tables or lists are nested too deeply.
+        UsageError: the `=` is missing, a key is empty, or there are too many keys.
     """
     path, equals, literal = text.partition("=")
     keys = [key.strip() for key in path.split(".")]
@@ -230,9 +233,7 @@ def assignment(text: str) -> dict[str, Any]:
         raise UsageError("--set {text}: expected KEY=VALUE, for example --set model.d_model=64", text=text)
     try:
         value: Any = tomllib.loads(f"value = {literal}")["value"]
-    except RecursionError:
-        raise UsageError("{where}: nested too deeply", where=f"--set {path}") from None
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):  # or nested so deeply that it is no value of any key
         value = literal.strip()
     for key in reversed(keys):
         value = {key: value}

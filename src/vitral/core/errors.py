@@ -19,9 +19,21 @@ _NOT_THE_CALLERS = tuple(
 
 def printable(text: str) -> str:
     """The text with every character that steers a terminal or ends a line written out."""
-    if text.isprintable():
-        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an exception of another's says."""
+    return str(error).strip().partition("\n")[0]
+
+
+def notebook_lines(error: BaseException) -> list[str]:
+    """An error in lines: the caller's own code, and the message; with VITRAL_TRACEBACK=1 the whole traceback."""
+    if os.environ.get(TRACEBACK) == "1":
+        return traceback.format_exception(error)
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith(_NOT_THE_CALLERS)]
+    where = [_("line {number}: {code}", number=one.lineno or 0, code=one.line or one.name) for one in frames]
+    return [*where, f"{type(error).__name__}: {error}"]
 
 
 class VitralError(Exception):
@@ -39,9 +51,8 @@ class VitralError(Exception):
         text = printable(_(reason(self)))
         return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
 
-    def _render_traceback_(self) -> list[str]:
-        """IPython's lines, instead of a traceback through our files: the caller's own lines, and the message."""
-        return notebook_lines(self)
+    _render_traceback_ = notebook_lines
+    """IPython's lines, instead of a traceback through our files."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy has the same message and attributes, whatever the constructor takes."""
@@ -80,8 +91,6 @@ def _made(kind: type[VitralError], args: tuple[Any, ...]) -> VitralError:
 class UsageError(VitralError, ValueError):
     """Invalid input: a value, a file, a name or a combination of options."""
 
-    exit_code = 2
-
 
 class TrainingStopped(VitralError, RuntimeError):
     """Training stopped because a number is not finite."""
@@ -108,15 +117,5 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(message)
         self.run, self.step = run, step
 
-    def _render_traceback_(self) -> list[str]:
-        """IPython's lines."""
-        return notebook_lines(self)
-
-
-def notebook_lines(error: BaseException) -> list[str]:
-    """An error in lines: the caller's own code, and the message; with VITRAL_TRACEBACK=1 the whole traceback."""
-    if os.environ.get(TRACEBACK) == "1":
-        return traceback.format_exception(error)
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith(_NOT_THE_CALLERS)]
-    where = [_("line {number}: {code}", number=one.lineno or 0, code=one.line or one.name) for one in frames]
-    return [*where, f"{type(error).__name__}: {error}"]
+    _render_traceback_ = notebook_lines
+    """IPython's lines."""

@@ -106,10 +106,9 @@ def read_capped(path: Path, most: int, *, links: bool = True) -> bytes:
     """
     with open_regular(path, links=links) as file:
         size = os.fstat(file.fileno()).st_size
-        content = file.read(size + 1) if size <= most else b""  # one more: it may have grown
-    if max(size, len(content)) > most:
-        raise ValueError(N_("{size:,} bytes, more than {most:,}").format(size=max(size, len(content)), most=most))
-    return content
+        if size > most:
+            raise ValueError(N_("{size:,} bytes, more than {most:,}").format(size=size, most=most))
+        return file.read(size)
 
 
 def read(path: Path, most: int) -> bytes:
@@ -196,16 +195,17 @@ def append(path: Path, content: bytes) -> None:
 
 def write_durably(path: Path, content: bytes) -> None:
     """Write a file in its place and flush it to disk."""
-    _write(path, content, os.O_TRUNC, os.fsync)
+    _write(path, content, os.O_TRUNC, is_flushed=True)
 
 
-def _write(path: Path, content: bytes, flag: int, finish: Callable[[int], object] = lambda descriptor: None) -> None:
+def _write(path: Path, content: bytes, flag: int, *, is_flushed: bool = False) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | flag | _FLAGS, 0o666)
     try:
         left = memoryview(content)
         while left:
             left = left[os.write(descriptor, left) :]
-        finish(descriptor)
+        if is_flushed:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -245,7 +245,9 @@ def require_free(path: Path, *, is_in_folder: bool = False) -> None:
         StorageError: there is no such folder.
     """
     if os.path.lexists(path):
-        raise UsageError("{path}: exists already and was not overwritten; choose another name", path=path)
+        raise UsageError(
+            "{path}: exists already and was not overwritten; delete it, or choose another name or folder", path=path
+        )
     if is_in_folder:
         with storage(path):
             os.stat(path.parent)

@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from vitral.core.errors import VitralError
+from vitral.core.errors import VitralError, first_line
 from vitral.core.taps import Recorder, Tap
 
 Plain = dict[str, Any]
@@ -121,7 +121,7 @@ def graph_of(function: Traced, inputs: Mapping[str, Tensor]) -> Plain:
     Raises:
         NotInGraphs: the function uses an operation that the interpreter lacks, or decides something by a number.
     """
-    graph, values = graph_with_weights(function, inputs)
+    graph, values = graph_with_weights(function, inputs, None, {})
     return graph | {"constants": [_constant(value) for value in values.values()]}
 
 
@@ -135,7 +135,7 @@ Lengths = Mapping[str, Mapping[int, Any]]
 
 
 def graph_with_weights(
-    function: Traced, inputs: Mapping[str, Tensor], module: nn.Module | None = None, lengths: Lengths | None = None
+    function: Traced, inputs: Mapping[str, Tensor], module: nn.Module | None, lengths: Lengths
 ) -> tuple[Plain, dict[str, Tensor]]:
     """The graph of a function of a module, for inputs of any length, and the module's tensors by name.
 
@@ -153,9 +153,10 @@ def graph_with_weights(
         NotInGraphs: as in `graph_of`, or the function does another computation for some of the lengths.
     """
     names: list[str] = []
-    shapes: Any = None if lengths is None else ({name: {**lengths.get(name, {})} for name in inputs},)
+    shapes: Any = ({name: {**lengths.get(name, {})} for name in inputs},)
+    token = _TRACING.set(True)
     try:
-        with _tracing():
+        with quietly():
             part = _Module(function, names, module)
             program: Any = torch.export.export(part, (dict(inputs),), dynamic_shapes=shapes, strict=False)
             graph = _decomposed(program)
@@ -164,14 +165,15 @@ def graph_with_weights(
                 graph = program.graph
     # torch.export raises any of these for an operation or a decision that it cannot trace.
     except (VitralError, RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
-        first = str(error).strip().partition("\n")[0]
-        raise NotInGraphs("the computation has no graph: {reason}", reason=first) from None
+        raise NotInGraphs("the computation has no graph: {reason}", reason=first_line(error)) from None
+    finally:
+        _TRACING.reset(token)
     writer = _Writer(program, graph, list(inputs))
-    written, values = writer.graph(names), writer.constants
+    written = writer.graph(names)
     for index, name in enumerate(inputs):
-        for axis, length in (lengths or {}).get(name, {}).items():
+        for axis, length in lengths.get(name, {}).items():
             written["shapes"][index][axis] = length.__name__
-    return written | {"constants": [{"name": name, "shape": [*value.shape]} for name, value in values.items()]}, values
+    return written, writer.constants
 
 
 def _decomposed(program: Any) -> Any:
@@ -225,17 +227,6 @@ def quietly() -> Generator[None]:
             logging.disable(disabled)
 
 
-@contextmanager
-def _tracing() -> Generator[None]:
-    """While a graph is made."""
-    token = _TRACING.set(True)
-    try:
-        with quietly():
-            yield
-    finally:
-        _TRACING.reset(token)
-
-
 class _Writer:
     """Writes an exported program as plain data."""
 
@@ -251,13 +242,18 @@ class _Writer:
         nodes = self.nodes_of_graph
         (last,) = (node for node in nodes if node.op == "output")
         self.named = {node.name for node in last.args[0]}
-        needed = _needed(nodes)
+        needed = set(last.all_input_nodes)  # other nodes are checks of lengths
+        for node in reversed(nodes):
+            if node in needed:
+                needed.update(node.all_input_nodes)
         self.placeholders([node for node in nodes if node.op == "placeholder"])
         for node in nodes:
             if node.op == "call_function" and node in needed:
                 self.call(node)
         outputs = dict(zip(names, (self.indices[node.name] for node in last.args[0]), strict=True))
-        return {"inputs": self.names, "shapes": self.shapes, "constants": [], "nodes": self.nodes, "outputs": outputs}
+        constants = [{"name": name, "shape": [*value.shape]} for name, value in self.constants.items()]
+        whole = {"inputs": self.names, "shapes": self.shapes, "constants": constants}
+        return whole | {"nodes": self.nodes, "outputs": outputs}
 
     @property
     def next_index(self) -> int:
@@ -265,24 +261,22 @@ class _Writer:
 
     def placeholders(self, placeholders: list[Any]) -> None:
         """Inputs have the first places, then the constants: parameters, buffers and other tensors of the function."""
-        specs = self.program.graph_signature.input_specs
-        kinds = {node.name: spec for node, spec in zip(placeholders, specs, strict=True)}
-        given = [node for node in placeholders if kinds[node.name].kind.name == "USER_INPUT"]
-        for index, node in enumerate(given):
-            self.indices[node.name] = index
-            self.shapes.append(list(node.meta["val"].shape))
-        for node in placeholders:
-            target = kinds[node.name].target
-            if target is None:  # an input, or a token of an operation with effects, which is refused by its name
-                continue
-            known = self.program.state_dict if target in self.program.state_dict else self.program.constants
-            self.indices[node.name] = self.next_index
-            self.constants[_named(target, len(self.constants))] = known[target].detach()
+        for node, spec in zip(placeholders, self.program.graph_signature.input_specs, strict=True):
+            target = spec.target
+            if spec.kind.name == "USER_INPUT":
+                self.indices[node.name] = len(self.shapes)
+                self.shapes.append(list(node.meta["val"].shape))
+            elif target is not None:  # not a token of an operation with effects, which is refused by its name
+                known = self.program.state_dict if target in self.program.state_dict else self.program.constants
+                self.indices[node.name] = self.next_index
+                # One that the function holds itself has a number for a name.
+                name = (
+                    target.removeprefix("part.") if target.startswith("part.") else f"constants.{len(self.constants)}"
+                )
+                self.constants[name] = known[target].detach()
 
     def call(self, node: Any) -> None:
         name = _operation(node)
-        if name in NOTHING:
-            return
         if name in SAME and node.name not in self.named:
             self.indices[node.name] = self.indices[node.args[0].name]
             return
@@ -309,23 +303,9 @@ class _Writer:
             return [self.plain(each) for each in cast(list[Any], value)]
         if isinstance(value, float) and not math.isfinite(value):
             return {"number": str(value)}
-        if value is None or isinstance(value, (bool, int, float, str)):
+        if value is None or isinstance(value, (int, float, str)):
             return value
         raise NotInGraphs("the computation has no graph: the argument {value} is not supported", value=repr(value))
-
-
-def _needed(nodes: list[Any]) -> set[Any]:
-    """The nodes that the outputs depend on; others are checks of lengths."""
-    needed: set[Any] = set()
-    for node in reversed(nodes):
-        if node.op == "output" or node in needed:
-            needed.update(node.all_input_nodes)
-    return needed
-
-
-def _named(target: str, index: int) -> str:
-    """The name of a constant: that of the module's tensor, or a number for a tensor that the function holds itself."""
-    return target.removeprefix("part.") if target.startswith("part.") else f"constants.{index}"
 
 
 def _operation(node: Any) -> str:
@@ -358,6 +338,6 @@ def _narrows(node: Any) -> bool:
 
 
 def _constant(value: Tensor) -> Plain:
-    numbers = cast("list[float]", cast("Any", value.detach().flatten()).tolist())
-    data = [float(each) if math.isfinite(each) else str(each) for each in numbers]
+    numbers: Any = value.flatten()
+    data = [float(each) if math.isfinite(each) else str(each) for each in numbers.tolist()]
     return {"shape": list(value.shape), "data": data}

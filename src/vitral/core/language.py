@@ -96,13 +96,13 @@ def in_language(name: str) -> Generator[None]:
 
 
 @contextmanager
-def process_language(name: str | None) -> Generator[str]:
-    """Another language inside the block, in every thread; None for the environment's. Gives its code."""
+def process_language(name: str | None) -> Generator[None]:
+    """Another language inside the block, in every thread; None for the environment's."""
     global _process
     before, code = _process, set_language(name)
     try:
         with in_language(code):
-            yield code
+            yield
     finally:
         _process = before
 

@@ -1,16 +1,17 @@
 """The machine a process runs on: cores, memory and processor, with the limits of its container; installed versions.
 
 A container's limits are those of the process's control group (cgroup) and of every group above it, in version 1 or 2.
-Every function returns None where a number is unknown. `ROOT` is where /proc and /sys are; tests use another folder.
+A function returns None where a number is unknown. `ROOT` is where /proc and /sys are; tests use another folder.
 
 At the end the C library's allocator, which PyTorch asks for the memory of tensors on a CPU.
 """
 
 import ctypes
+import math
 import os
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
@@ -30,23 +31,20 @@ def cores() -> int:
     """Number of cores this process may use: its CPU affinity, or fewer by the container's quota; at least 1."""
     affinity = getattr(os, "sched_getaffinity", None)
     count = os.cpu_count() or 1 if affinity is None else len(affinity(0))
-    for group in _groups("cpu"):
-        share = _quota(group)
-        if share is not None:
-            count = min(count, int(share))
-    return max(1, count)
+    return max(1, int(min([count, *map(_quota, _groups("cpu"))])))
 
 
 def memory_limit() -> int | None:
     """Memory in bytes that this process may use: the smallest of physical memory, cgroup limits and RLIMIT_AS."""
     limits = [_physical_memory(), _resource_limit("RLIMIT_AS")]
-    limits += [_first_number(group, ("memory.max", "memory.limit_in_bytes")) for group in _groups("memory")]
+    files = ("memory.max", "memory.limit_in_bytes")
+    limits += [_number(_read(group / name)) for group in _groups("memory") for name in files]
     return min((limit for limit in limits if limit is not None), default=None)
 
 
 def has_address_limit() -> bool:
     """Whether addresses are limited, not only the memory that is used: by RLIMIT_AS, RLIMIT_DATA, or the kernel."""
-    if (_read(ROOT / "proc/sys/vm/overcommit_memory") or "").strip() == STRICT:
+    if _read(ROOT / "proc/sys/vm/overcommit_memory").strip() == STRICT:
         return True
     return any(limit is not None for limit in map(_resource_limit, ("RLIMIT_AS", "RLIMIT_DATA")))
 
@@ -99,7 +97,7 @@ def installed(package: str) -> str | None:
 
 def _of_processor(wanted: str) -> str:
     """What the kernel says of the first processor."""
-    for line in (_read(ROOT / "proc/cpuinfo") or "").splitlines():
+    for line in _read(ROOT / "proc/cpuinfo").splitlines():
         name, _colon, value = line.partition(":")
         if name.strip() == wanted:
             return value.strip()
@@ -109,7 +107,7 @@ def _of_processor(wanted: str) -> str:
 def _groups(controller: str) -> Iterator[Path]:
     """The folders of the process's cgroup and of those above it, for a controller ("cpu" or "memory")."""
     mounts = ROOT / "sys/fs/cgroup"
-    for line in (_read(ROOT / "proc/self/cgroup") or "").splitlines():
+    for line in _read(ROOT / "proc/self/cgroup").splitlines():
         number, _colon, rest = line.partition(":")
         names, _colon, path = rest.partition(":")
         if number == "0" and not names:
@@ -124,17 +122,13 @@ def _groups(controller: str) -> Iterator[Path]:
             yield from (tree / group for group in (inside, *inside.parents) if (tree / group).is_dir())
 
 
-def _quota(group: Path) -> float | None:
-    """The cores that a cgroup's quota amounts to."""
-    quota, _space, period = (_read(group / "cpu.max") or "").strip().partition(" ")
+def _quota(group: Path) -> float:
+    """The cores that a cgroup's quota amounts to; infinite without one."""
+    quota, _space, period = _read(group / "cpu.max").partition(" ")
     if not quota:
-        quota, period = (_read(group / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period"))
+        quota, period = (_read(group / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
     granted, every = _number(quota), _number(period)
-    return granted / every if granted and every else None
-
-
-def _first_number(group: Path, names: Sequence[str]) -> int | None:
-    return next((value for name in names if (value := _number(_read(group / name) or "")) is not None), None)
+    return granted / every if granted and every else math.inf
 
 
 def _physical_memory() -> int | None:
@@ -159,12 +153,13 @@ def _number(text: str) -> int | None:
     return int(text) if (text := text.strip()).isascii() and text.isdigit() else None
 
 
-def _read(path: Path) -> str | None:
+def _read(path: Path) -> str:
+    """The text of a file of the kernel; empty if there is none."""
     try:
         with path.open("rb") as file:
             return file.read(LARGEST_READ).decode("utf-8", errors="replace")
     except OSError:
-        return None
+        return ""
 
 
 def _gigabytes(size: int) -> str:
@@ -206,10 +201,19 @@ def keep_all_freed_memory() -> None:
     """
     keep_freed_memory()  # so that it does not undo this later
     libc = _glibc()
-    if libc is not None:
-        libc.mallopt(MMAP_MAX, 0)  # large tensors come from the heap too, where freed memory stays
-        libc.mallopt(TRIM_THRESHOLD, NEVER)
-        _ask_for_large_pages(libc)
+    if libc is None:
+        return
+    libc.mallopt(MMAP_MAX, 0)  # large tensors come from the heap too, where freed memory stays
+    libc.mallopt(TRIM_THRESHOLD, NEVER)
+    size = _bytes_to_ask_for()
+    if not size or not (begin := libc.malloc(size)):
+        return
+    # The kernel may use large pages for the heap: a large piece of it is taken, they are asked for, and it is freed.
+    end = begin + size
+    if end <= libc.sbrk(0):  # it is in the heap
+        first, last = -(-begin // LARGE_PAGE) * LARGE_PAGE, end // LARGE_PAGE * LARGE_PAGE
+        libc.madvise(first, last - first, ADVISE_LARGE_PAGES)
+    libc.free(begin)
 
 
 def give_back_freed_memory() -> None:
@@ -237,21 +241,6 @@ def _glibc() -> ctypes.CDLL | None:
     libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     libc.malloc_trim.argtypes = [ctypes.c_size_t]
     return libc
-
-
-def _ask_for_large_pages(libc: ctypes.CDLL) -> None:
-    """Let the kernel use large pages for the heap: take a large piece of it, ask for them, and free it."""
-    size = _bytes_to_ask_for()
-    if not size:
-        return
-    begin = libc.malloc(size)
-    if not begin:
-        return
-    end = begin + size
-    if end <= libc.sbrk(0):  # it is in the heap
-        first, last = -(-begin // LARGE_PAGE) * LARGE_PAGE, end // LARGE_PAGE * LARGE_PAGE
-        libc.madvise(first, last - first, ADVISE_LARGE_PAGES)
-    libc.free(begin)
 
 
 @cache

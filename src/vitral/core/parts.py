@@ -22,7 +22,7 @@ import tomli_w
 from pydantic import Field, model_serializer
 
 from vitral.core.config import Config, closest, nearest, shown
-from vitral.core.errors import UsageError, VitralError
+from vitral.core.errors import UsageError, VitralError, first_line
 from vitral.core.language import N_, Message, _
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class OwnPart(Config):
     @property
     def registered(self) -> Part | None:
         """The registered part of this name; None if there is none."""
-        return _registered(self.kinds, self.name)
+        return self.named(self.name)
 
     @property
     def part(self) -> Part:
@@ -149,12 +149,12 @@ class OwnPart(Config):
         except VitralError:
             raise
         except Exception as error:
-            raise self.wrong(f"{type(error).__name__}: {_first_line(error)}") from error
+            raise self.wrong(f"{type(error).__name__}: {first_line(error)}") from error
 
     @classmethod
-    def names(cls, name: str) -> bool:
-        """Whether a registered part has this name."""
-        return _registered(cls.kinds, name) is not None
+    def named(cls, name: str) -> Part | None:
+        """The registered part of this name; None if there is none."""
+        return next((_parts[kind, name] for kind in cls.kinds if (kind, name) in _parts), None)
 
     @classmethod
     def read(cls, value: Any) -> Any:
@@ -172,7 +172,7 @@ class OwnPart(Config):
             return cast("Any", value)
         fields = {key: settings.pop(key) for key in cls.model_fields if key in settings and key != "settings"}
         if "sha256" not in fields:
-            part = _registered(cls.kinds, name)
+            part = cls.named(name)
             if part is None:
                 raise ValueError(cls._unknown(name))
             fields |= {"file": part.file, "sha256": part.sha256}
@@ -198,10 +198,6 @@ class OwnPart(Config):
             kind=cls.kinds[0],
         )
         return _("{name} is not one of {known}; {hint}", name=shown(name), known=", ".join(known), hint=hint)
-
-
-def _registered(kinds: tuple[Kind, ...], name: str) -> Part | None:
-    return next((_parts[kind, name] for kind in kinds if (kind, name) in _parts), None)
 
 
 def register(kind: Kind, name: str, factory: Factory | None = None) -> Any:
@@ -274,15 +270,15 @@ def import_parts(path: Path) -> None:
     Raises:
         UsageError: it cannot be read, fails, or registers nothing; in one line.
     """
-    path, before = Path(path), dict(_parts)
+    before = dict(_parts)
     _importing.append(path)
     try:
         runpy.run_path(str(path.absolute()), run_name=f"vitral_parts_{path.stem}")
     except VitralError:
         raise
     except (Exception, SystemExit) as error:
-        kind, said = type(error).__name__, _first_line(error)
-        raise UsageError("--parts {path}: {kind} {error}", path=path, kind=kind, error=said) from error
+        kind = type(error).__name__
+        raise UsageError("--parts {path}: {kind} {error}", path=path, kind=kind, error=first_line(error)) from error
     finally:
         _importing.pop()
     if before == _parts and path.absolute() not in _imported:
@@ -386,7 +382,3 @@ def _are_plain(settings: Mapping[str, Any]) -> bool:
         return json.loads(json.dumps(settings, allow_nan=False)) == settings
     except (TypeError, ValueError):
         return False
-
-
-def _first_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")

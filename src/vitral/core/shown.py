@@ -26,7 +26,7 @@ class Shown:
 
     def __str__(self) -> str:
         """The text that a person reads."""
-        return _views().text_of(self)
+        return import_module(VIEWS).text_of(self)
 
     def __repr__(self) -> str:
         """The text that a person reads."""
@@ -34,11 +34,7 @@ class Shown:
 
     def _repr_html_(self) -> str:
         """The page in a sandboxed frame."""
-        return _views().in_frame(self, is_only_text=self._is_only_text)
-
-
-def _views() -> Any:
-    return import_module(VIEWS)
+        return import_module(VIEWS).in_frame(self, is_only_text=self._is_only_text)
 
 
 class Tabular(ABC):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from vitral.core.config import shown
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 
@@ -89,7 +90,7 @@ def label_text(text: str) -> str:
     >>> label_text("to be\n\x1b[2J")
     'to␣be\\n\\x1b[2J'
     """
-    return "".join(_label_character(character) for character in text)
+    return "".join(map(_label_character, text))
 
 
 def _label_character(character: str) -> str:
@@ -108,11 +109,6 @@ def some_of(labels: Sequence[str], most: int, between: str = ", ") -> str:
     'a, b, …'
     """
     return between.join([*labels[:most], *["…"] * (len(labels) > most)])
-
-
-def label_bytes(data: bytes) -> str:
-    r"""Bytes for one table cell: as text where they are UTF-8, elsewhere as `\xNN`."""
-    return label_text(data.decode("utf-8", "backslashreplace"))
 
 
 def utf8(text: str, replacement: str | None = None) -> bytes:
@@ -139,17 +135,10 @@ def token_ids(ids: Iterable[Any], vocab_size: int) -> np.ndarray:
         UsageError: a value is not an integer, or not an id of this vocabulary.
     """
     array = ids if isinstance(ids, np.ndarray) else np.array(list(ids) or np.zeros(0, dtype=np.int64))
-    if array.ndim != 1 or array.dtype.kind not in "iu":
+    if array.ndim != 1 or array.dtype.kind not in "iu" or ((array < 0) | (array >= vocab_size)).any():
         raise UsageError(
-            "token ids must be a 1-d array of integers, not {dtype} of shape {shape}",
-            dtype=array.dtype,
-            shape=array.shape,
-        )
-    wrong = (array < 0) | (array >= vocab_size)
-    if wrong.any():
-        raise UsageError(
-            "token id {token} is not in the vocabulary of {vocab_size:,} tokens",
-            token=str(array[wrong.argmax()]),
-            vocab_size=vocab_size,
+            "token ids {ids}: expected a 1-d array of integers from 0 to {last:,}",
+            ids=shown(array.tolist()),
+            last=vocab_size - 1,
         )
     return array.astype(np.int64)

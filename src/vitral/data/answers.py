@@ -8,9 +8,9 @@ A model is asked for the tokens after each `<|answer|>` up to and including the 
 a loss. A record is a segment of its split by itself: it is never cut, and no window crosses its borders.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -30,15 +30,13 @@ MARKERS: Mapping[str, tuple[str, ...]] = {
     "labels": (ANSWER, END),
 }
 """The special tokens of each kind."""
-KEYS: Mapping[str, tuple[str, ...]] = {
+KEYS: Mapping[Records, tuple[str, ...]] = {
     "pairs": ("source", "target"),
     "chats": ("messages",),
     "labels": ("text", "label"),
 }
 """The keys by which a file of each kind is recognised."""
 KNOWN_KEYS = N_("pairs have source and target, chats have messages, labelled texts have text and label")
-TABLES = {".tsv"}
-"""Suffixes of tables: columns between tabs, named in the first line."""
 MOST_LABELS = 1000
 
 
@@ -92,11 +90,11 @@ def chat(messages: Sequence[Mapping[str, Any]], location: str = "messages") -> s
     text, expected = "", ("system", "user")
     for number, message in enumerate(messages, 1):
         where = _("{place}: message {number}", place=location, number=str(number))
-        role = str(message.get("role")) if isinstance(message, Mapping) else ""
+        role: Any = message.get("role") if isinstance(message, Mapping) else None
         if role not in expected:
             raise UsageError(
-                "{where}: expected the role {expected}, not {role}; after a system message, if there is one, user and "
-                "assistant take turns",
+                "{where}: expected the role {expected}, not {role}; a message has a role and its content, and user and "
+                "assistant take turns, after a system message if there is one",
                 where=where,
                 expected=_(" or ").join(map(repr, expected)),
                 role=shown(role),
@@ -126,36 +124,21 @@ def checked(value: Any, key: str, location: str) -> str:
     return value
 
 
-def kind_of(keys: Collection[str]) -> Records | None:
-    """The kind of the records whose lines have these keys, or more; None if they are of none."""
-    return next((kind for kind in get_args(Records) if set(KEYS[kind]) <= set(keys)), None)
-
-
-def records_of(lines: Sequence[str], kind: Records, where: str, suffix: str) -> Iterator[str]:
+def records_of(lines: Sequence[str], kind: Records, where: str) -> Iterator[str]:
     """The text of each record of a file; empty lines are skipped.
 
     Args:
-        lines: of the file: JSON objects, or a table whose first line names its columns.
+        lines: of the file: JSON objects.
         kind: of its records.
         where: the file, for error messages.
-        suffix: of its name.
 
     Raises:
         UsageError: a line is malformed, has not the keys of this kind, or its text contains a marker; names the line.
     """
-    names = lines[0].rstrip("\r").split("\t") if suffix in TABLES else []
     for number, line in enumerate(lines, 1):
-        if line.strip() and not (names and number == 1):
+        if line.strip():
             location = _("{where}: line {number}", where=where, number=str(number))
-            cells = line.rstrip("\r").split("\t") if names else []
-            if len(cells) != len(names):
-                raise UsageError(
-                    "{place}: columns between tabs: {found}, and the first line has {wanted}",
-                    place=location,
-                    found=len(cells),
-                    wanted=len(names),
-                )
-            yield _record(dict(zip(names, cells, strict=True)) or parsed_line(line, location), kind, location)
+            yield _record(parsed_line(line, location), kind, location)
 
 
 def _record(line: Mapping[str, Any], kind: Records, location: str) -> str:
@@ -173,7 +156,8 @@ def _record(line: Mapping[str, Any], kind: Records, location: str) -> str:
         text = chat(messages, location) if isinstance(messages, list) else ""
         if not text.endswith(END):
             raise UsageError(
-                "{place}: messages: a list is needed, and its last message must be the assistant's", place=location
+                "{place}: messages: expected a list of messages; the last message must be the assistant's",
+                place=location,
             )
         return text
     first, second = KEYS[kind]

@@ -59,23 +59,17 @@ def thinned(split: Split, most_tokens: int | None) -> Split:
     size = int(lengths.max()) if split.answers else max(1, min(_THIN, most_tokens // 8))
     pieces = -(-lengths // size)
     wanted = max(1, most_tokens * int(pieces.sum()) // int(lengths.sum()))  # short segments give short pieces
+    ends = np.cumsum(pieces)
     while True:
-        thin = replace(split, segments=_spread(split.segments, pieces, size, wanted))
+        chosen = np.linspace(0, int(ends[-1]), wanted, endpoint=False).astype(np.int64)
+        segment = np.searchsorted(ends, chosen, side="right")
+        begins = split.segments[segment, 0] + (chosen - (ends - pieces)[segment]) * size
+        spans = np.stack([begins, np.minimum(begins + size, split.segments[segment, 1])], axis=1)
+        thin = replace(split, segments=spans)
         taken = int(thin.lengths.sum())
         if taken <= most_tokens or wanted == 1:
             return thin
         wanted = max(1, min(wanted - 1, wanted * most_tokens // taken))
-
-
-def _spread(
-    segments: Int[np.ndarray, "segments 2"], pieces: Int[np.ndarray, " segments"], size: int, wanted: int
-) -> Int[np.ndarray, "wanted 2"]:
-    """`wanted` evenly spaced pieces of `size` tokens of the segments."""
-    ends = np.cumsum(pieces)
-    chosen = np.linspace(0, int(ends[-1]), wanted, endpoint=False).astype(np.int64)
-    segment = np.searchsorted(ends, chosen, side="right")
-    begins = segments[segment, 0] + (chosen - (ends - pieces)[segment]) * size
-    return np.stack([begins, np.minimum(begins + size, segments[segment, 1])], axis=1)
 
 
 Indices = tuple[Int[np.ndarray, "rows source"], Int[np.ndarray, "rows longer"]]

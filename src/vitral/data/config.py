@@ -9,7 +9,7 @@ from vitral.core.language import _
 from vitral.data.alphabet import PAD
 from vitral.data.answers import MARKERS, Records
 from vitral.data.formats import codec_name
-from vitral.data.tasks import QUESTIONS, TaskConfig
+from vitral.data.tasks import QUESTIONS, TASKS, TaskConfig
 
 
 class CharConfig(Config):
@@ -45,15 +45,6 @@ def _from_a_name(value: Any) -> Any:
     return {"name": name, **({"vocab_size": int(size) if size.isdecimal() else size} if colon else {})}
 
 
-def _several(value: Any) -> Any:
-    """One text stands for a list of it."""
-    return (value,) if isinstance(value, str) else value
-
-
-def _once(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(pattern.removeprefix("./") for pattern in patterns))
-
-
 def _different(specials: tuple[str, ...]) -> tuple[str, ...]:
     if len({PAD, *specials}) <= len(specials):
         raise ValueError(_("special tokens must differ from one another and from {pad}", pad=PAD))
@@ -69,13 +60,15 @@ MOST_SPECIAL = 100
 
 TASK = "task"
 """The source of a generated task."""
-_OF_A_TASK = frozenset({"task", "tokenizer", "share", "records", "specials"})
+TASK_SOURCES = tuple(f"{TASK}:{name}" for name in TASKS)
+"""What users write for each."""
+_OF_A_TASK = {"task", "share", "specials"}
 """The keys that a generated task can have."""
 _NOT_OF_RECORDS = ("split", "field", "works", "num_works", "train_on", "draw")
 """The keys that records cannot have."""
 
 Pattern = Annotated[str, Field(min_length=1, max_length=1000)]
-Patterns = Annotated[tuple[Pattern, ...], Field(strict=False), BeforeValidator(_several)]
+Patterns = Annotated[tuple[Pattern, ...], Field(strict=False)]
 SpecialToken = Annotated[str, Field(min_length=1, max_length=MOST_SPECIAL)]
 
 
@@ -110,7 +103,7 @@ class CorpusConfig(Config):
         specials: special tokens, strings such as `"<|endoftext|>"` that are one token each wherever they occur; one
             that equals `separator` separates the files of a folder by this token. Default: none.
         records: "pairs" (keys `source` and `target`), "chats" (`messages`) or "labels" (`text` and `label`) in JSON
-            lines, or in a table of columns between tabs; only their answers count in a loss. Default: a text.
+            lines; only their answers count in a loss. Default: a text.
         task: a generated task instead of a text, a table with its name, "repeats", "markov", "recall", "copy",
             "reverse", "sort", "add" or "dates", and its settings; `source` is "task" then. See `vitral.data.tasks`.
             Default: none.
@@ -129,7 +122,7 @@ class CorpusConfig(Config):
     split: Literal["blocks", "tail", "nanogpt", "works", "one-work"] = "blocks"
     encoding: Annotated[str, Field(max_length=100), AfterValidator(codec_name)] | None = None
     field: str | None = Field(default=None, min_length=1, max_length=1000)
-    glob: Annotated[Patterns, Field(max_length=100), AfterValidator(_once)] | None = None
+    glob: Annotated[Patterns, Field(max_length=100)] | None = None
     newlines: Literal["lf", "keep"] = "lf"
     separator: str = "\n\n"
     share: float | None = Field(default=None, gt=0, le=1)
@@ -168,17 +161,14 @@ class CorpusConfig(Config):
     @model_validator(mode="after")
     def _keys_fit(self) -> "CorpusConfig":
         """A task, and records, have fewer keys than a text; the special tokens of records are declared."""
-        defaults, wrong = {key: field.default for key, field in type(self).model_fields.items()}, list[str]()
+        usual, keys = CorpusConfig.model_construct(), _NOT_OF_RECORDS if self.records else ()
         if self.task is not None:
-            absent = {key: value for key, value in (defaults | {"source": TASK}).items() if key not in _OF_A_TASK}
-            wrong += ["tokenizer"] * (not isinstance(self.tokenizer, CharConfig))
-            wrong += ["records"] * ((self.records == "pairs") != (self.task.name in QUESTIONS))
-        else:
-            absent = {key: defaults[key] for key in _NOT_OF_RECORDS if self.records}
-        wrong += [key for key, default in absent.items() if getattr(self, key) != default]
-        if wrong:
-            message = _("{key}: a generated task or records cannot have this; leave it out", key=wrong[0])
-            raise ValueError(message)
+            records = "pairs" if self.task.name in QUESTIONS else None
+            usual = usual.model_copy(update={"source": TASK, "records": records})
+            keys = [key for key in type(self).model_fields if key not in _OF_A_TASK]
+        for key in keys:
+            if getattr(self, key) != getattr(usual, key):
+                raise ValueError(_("{key}: a generated task or records cannot have this; leave it out", key=key))
         if self.records:
             declared = dict.fromkeys([*(self.specials or ()), *MARKERS[self.records]])
             object.__setattr__(self, "specials", tuple(declared))
@@ -188,5 +178,4 @@ class CorpusConfig(Config):
     @classmethod
     def _unset_default_values(cls, value: Any) -> Any:
         """Values that mean the default become None, so that equal meanings have equal configurations."""
-        whole = isinstance(value, int | float) and not isinstance(value, bool) and value == 1
-        return None if whole or value in ([], ()) else value
+        return None if (value == 1 and value is not True) or value in ([], ()) else value

@@ -18,15 +18,15 @@ from vitral.core.errors import UsageError, printable, reason
 from vitral.core.files import are_of_a_run, sha256
 from vitral.core.language import N_, _
 from vitral.data.alphabet import some_of
-from vitral.data.answers import KNOWN_KEYS, TABLES, Records, kind_of
-from vitral.data.config import TASK, CorpusConfig
+from vitral.data.answers import KEYS, KNOWN_KEYS, Records
+from vitral.data.config import TASK, TASK_SOURCES, CorpusConfig
 from vitral.data.formats import SUFFIXES, parsed_line
-from vitral.data.long_texts import PIECE, joined_text, pieces
+from vitral.data.long_texts import PIECE, joined_text
 from vitral.data.shards import Shards, are_shards
-from vitral.data.sources import SOURCES, cache_folder, fetch
+from vitral.data.sources import SOURCES, fetch
 from vitral.data.split import Work, in_a_row
-from vitral.data.tasks import TASKS, Questions, Task, task_texts
-from vitral.data.texts import LONG, NOTES, Corpus, opened, read_file, reading_notes
+from vitral.data.tasks import Questions, Task, task_texts
+from vitral.data.texts import NOTES, Corpus, opened, read_file, reading_notes
 
 BUNDLED = {"sample": "the-window-of-aldermere.txt", "sample-pt": "dom-casmurro.txt"}
 """The files of the bundled texts, under `data/texts`; its README has their sources and licences."""
@@ -35,6 +35,7 @@ _BUILT_IN = {
     "sample": N_("The Window of Aldermere, an original play in five acts, bundled with Vitral"),
     "sample-pt": N_("Dom Casmurro, a novel by Machado de Assis, in Portuguese, bundled with Vitral"),
     "python": N_("the source of this Python's standard library: a large text without a download"),
+    "machado": N_("dom-casmurro and bras-cubas, one after the other"),
 }
 COLLECTIONS = {"machado": ("dom-casmurro", "bras-cubas")}
 """Names of several texts, read one after the other."""
@@ -49,24 +50,15 @@ _SURELY_TEXT = {".txt", ".md"}
 
 def corpus_names() -> dict[str, str]:
     """Every corpus name currently available to `load_corpus`, with a one-line description in English."""
-    own = {}
-    if folder := own_folder():
-        own = {
-            path.stem: N_("your own {path}").format(path=printable(str(path)))
-            for path in sorted(folder.glob("*.txt"))
-            if path.is_file()
-        }
-    in_order = N_("{first} and {second}, one after the other")
-    collections = {name: in_order.format(first=first, second=second) for name, (first, second) in COLLECTIONS.items()}
-    return {**own, **_BUILT_IN, **collections, **{name: source.description for name, source in SOURCES.items()}}
+    folder = own_folder()
+    own = {
+        path.stem: N_("your own {path}").format(path=printable(str(path)))
+        for path in sorted(folder.glob("*.txt") if folder else ())
+    }
+    return {**own, **_BUILT_IN, **{name: source.description for name, source in SOURCES.items()}}
 
 
-def load_corpus(
-    config: CorpusConfig,
-    *,
-    cache: Path | None = None,
-    may_download: bool = True,
-) -> Corpus:
+def load_corpus(config: CorpusConfig, *, may_download: bool = True) -> Corpus:
     """Read the text of a configuration, or generate its task.
 
     A name is searched first in the folder VITRAL_CORPORA (as `NAME.txt`), then among the built-in and the downloadable
@@ -76,20 +68,19 @@ def load_corpus(
 
     Args:
         config: source and reading options.
-        cache: folder for downloads, see `cache_folder`.
         may_download: whether a text that is not on this machine is downloaded.
 
     Raises:
         UsageError: the name, file or folder does not exist, cannot be read, is not a text, is a run, or is empty.
         StorageError: a download cannot be stored.
     """
-    corpus = _find(config, cache, may_download)
+    corpus = _find(config, may_download)
     if not len(corpus.text):
         raise UsageError("{name}: empty, there is no text in it", name=corpus.name)
     return corpus
 
 
-def _find(config: CorpusConfig, cache: Path | None, may_download: bool) -> Corpus:
+def _find(config: CorpusConfig, may_download: bool) -> Corpus:
     if config.task is not None:
         return _generated(config.task)
     name = config.source
@@ -98,14 +89,12 @@ def _find(config: CorpusConfig, cache: Path | None, may_download: bool) -> Corpu
     if name in BUNDLED:
         return replace(_from_file(name, Path(__file__).parent / "texts" / BUNDLED[name], config), path=None)
     if name == "python":
-        root = Path(sysconfig.get_paths()["stdlib"])
-        files, own = user_files(root, config.glob, without=_NOT_THE_LIBRARY)
-        return _of_files(name, root, config, [path for path in files if path.suffix == ".py"], own)
+        modules = config if config.glob else config.model_copy(update={"glob": ("*.py",)})
+        return _of_files(name, Path(sysconfig.get_paths()["stdlib"]), modules, without=_NOT_THE_LIBRARY)
     if name in SOURCES:
-        file = fetch(name, SOURCES[name], downloads(cache), may_download=may_download)
-        return _from_file(name, file, config, noted=True)
+        return _from_file(name, fetch(name, may_download), config, noted=True)
     if name in COLLECTIONS:
-        parts = [_find(config.model_copy(update={"source": part}), cache, may_download) for part in COLLECTIONS[name]]
+        parts = [_find(config.model_copy(update={"source": part}), may_download) for part in COLLECTIONS[name]]
         return _joined(name, parts, config)
     with suppress(ValueError):  # the name of a user that no system can have
         name = os.path.expanduser(name)
@@ -114,64 +103,41 @@ def _find(config: CorpusConfig, cache: Path | None, may_download: bool) -> Corpu
         return _from_folder(path, config)
     if os.path.lexists(path):
         return _from_file(path.name, path, config)
-    refuse_task_name(name)
-    hint = nearest(name, corpus_names())
+    hint = nearest(name, (*corpus_names(), *TASK_SOURCES))
     raise UsageError("corpus {name!r}: no such name, file or folder; {hint}", name=config.source, hint=hint)
 
 
 def records_in(source: str) -> Records | None:
-    """The kind of the records in JSON lines or a table, or in a folder of such files alone; None of any other text.
-
-    Args:
-        source: a file or a folder, recognised by the first line of each file.
+    """The kind of the records in a file of JSON lines, by the first one; None of any other text.
 
     Raises:
-        UsageError: a file has lines of JSON, or columns, and nothing says how they are read.
+        UsageError: the file has lines of JSON, and nothing says how they are read.
     """
     path = Path(source)
-    if not path.is_dir():
-        return _kind_in(path)
-    kinds = set[Records | None]()
-    with suppress(UsageError):
-        kinds.update(map(_kind_in, user_files(path)[0]))
-    return kinds.pop() if len(kinds) == 1 else None
-
-
-def _kind_in(path: Path) -> Records | None:
-    is_table = path.suffix.lower() in TABLES
-    if not (is_table or path.suffix.lower() in SUFFIXES) or not path.is_file():
+    is_table = path.suffix.lower() == ".tsv"
+    if not path.is_file() or (not is_table and path.suffix.lower() not in SUFFIXES):
         return None
     with opened(path) as file:
         lines = (file.readline(PIECE).decode("utf-8-sig", "replace") for _line in range(_FIRST_LINES))
         line = next(filter(str.strip, lines), "")
-    keys = line.rstrip("\r\n").split("\t") if is_table else list(parsed_line(line, str(path)))
-    kind = kind_of(keys)
-    if kind is None and (len(keys) > 1 or not is_table):
+    keys = dict.fromkeys(line.split()) if is_table else parsed_line(line, str(path))
+    kind: Records | None = next((kind for kind, needed in KEYS.items() if keys.keys() >= {*needed}), None)
+    if is_table:
+        if kind:
+            raise UsageError(
+                "{path}: a table; make lines of JSON of its rows, or let its name end in .txt to train on it as a text",
+                path=path,
+            )
+        return None
+    if kind is None:
         raise UsageError(
-            "{path}: its first line has the keys {keys}; {known}: {how}, or let the name of the file end in .txt to "
-            "train on its lines as they are",
+            "{path}: its first line has the keys {keys}; {known}: rename them, read one of them as a text by --field "
+            "NAME, or let the name of the file end in .txt to train on its lines as they are",
             path=path,
             keys=_some(map(repr, keys)),
             known=_(KNOWN_KEYS),
-            how=_("name the columns so in a first line")
-            if is_table
-            else _("rename them, read one of them as a text by --field NAME"),
         )
     return kind
-
-
-def refuse_task_name(name: str) -> None:
-    """Refuse the word "task", or the name of one, where the name of a text is expected.
-
-    Raises:
-        UsageError: says where a task is set.
-    """
-    if name in (TASK, *TASKS):
-        raise UsageError(
-            "{name!r} is a generated task and no text; write task:NAME, with one of {names}",
-            name=name,
-            names=", ".join(TASKS),
-        )
 
 
 def own_folder() -> Path | None:
@@ -197,11 +163,6 @@ def _own_file(name: str) -> Path | None:
     folder = own_folder() if _NAME.fullmatch(name) else None
     names = (*(SOURCES[name].files if name in SOURCES else ()), f"{name}.txt")
     return next((folder / file for file in names if (folder / file).is_file()), None) if folder else None
-
-
-def downloads(cache: Path | None = None) -> Path:
-    """The folder of downloaded texts."""
-    return cache_folder(cache) / "corpora"
 
 
 def _from_file(name: str, path: Path, config: CorpusConfig, *, noted: bool = False) -> Corpus:
@@ -264,7 +225,7 @@ def _from_folder(path: Path, config: CorpusConfig) -> Corpus:
         shards = Shards(path)
         corpus = Corpus(name, shards.text, shards.num_bytes, shards.sha256, shards=shards)
     else:
-        corpus = _of_files(name, path, config, *user_files(path, config.glob))
+        corpus = _of_files(name, path, config)
     return replace(corpus, path=os.path.abspath(path))
 
 
@@ -291,7 +252,8 @@ def _separator(config: CorpusConfig) -> str:
     return config.separator if config.records is None else ""
 
 
-def _of_files(name: str, root: Path, config: CorpusConfig, files: Sequence[Path], own: Sequence[Path]) -> Corpus:
+def _of_files(name: str, root: Path, config: CorpusConfig, without: Collection[str] = ()) -> Corpus:
+    files = user_files(root, config.glob, without)
     if config.glob is not None and not files:
         raise UsageError(
             "{root}: no file matches --glob {patterns}; hidden files are never read",
@@ -299,8 +261,7 @@ def _of_files(name: str, root: Path, config: CorpusConfig, files: Sequence[Path]
             patterns=_(" or ").join(map(repr, config.glob)),
         )
     encoding = config.encoding or "UTF-8"
-    on_disk = config.records is None and sum(path.stat().st_size for path in files if path.is_file()) > LONG
-    texts = {path.relative_to(root).as_posix(): _text_in(path, config, on_disk=on_disk) for path in files}
+    texts = {path.relative_to(root).as_posix(): _text_in(path, config) for path in files}
     read = without_equal([replace(one, name=name) for name, one in texts.items() if isinstance(one, Corpus)])
     skipped = {name: why for name, why in texts.items() if isinstance(why, str)}
     if not read:
@@ -320,11 +281,6 @@ def _of_files(name: str, root: Path, config: CorpusConfig, files: Sequence[Path]
                 files=len(skipped), encoding=encoding, names=_some(skipped)
             )
         )
-    if own:
-        names = _some(str(folder.relative_to(root)) for folder in own)
-        notes.append(
-            N_("Folders that Vitral wrote were left out: {number:,} ({names}).").format(number=len(own), names=names)
-        )
     notes += reading_notes(read, config)
     return replace(_joined(printable(name), read, config), notes=tuple(notes))
 
@@ -333,7 +289,7 @@ def _some(names: Iterable[str]) -> str:
     return some_of([*map(printable, names)], _NAMED_AT_MOST)
 
 
-def _text_in(path: Path, config: CorpusConfig, *, on_disk: bool) -> Corpus | str:
+def _text_in(path: Path, config: CorpusConfig) -> Corpus | str:
     """A file of a folder; if it is not text, the reason or nothing.
 
     Raises:
@@ -343,20 +299,16 @@ def _text_in(path: Path, config: CorpusConfig, *, on_disk: bool) -> Corpus | str
         return ""
     with opened(path) as file:
         try:
-            corpus = read_file(file, path, config, on_disk=on_disk)
+            corpus = read_file(file, path, config)
         except UsageError as error:
             if path.suffix.lower() in _SURELY_TEXT or config.field is not None or config.records is not None:
                 raise
             return str(error)
-    # A NUL in a file without a text suffix: an image, an archive or binary data.
-    has_nul = path.suffix.lower() not in _SURELY_TEXT and any("\0" in piece for piece in pieces(corpus.text))
-    return "" if has_nul or not len(corpus.text) else corpus
+    return corpus if len(corpus.text) else ""
 
 
-def user_files(
-    root: Path, glob: Sequence[str] | None = None, without: Collection[str] = ()
-) -> tuple[list[Path], list[Path]]:
-    """The files under a folder by path, without hidden ones, and Vitral's own folders, which are left out.
+def user_files(root: Path, glob: Sequence[str] | None, without: Collection[str]) -> list[Path]:
+    """The files under a folder by path, without hidden ones and what Vitral wrote.
 
     Links to folders are not followed.
 
@@ -368,61 +320,52 @@ def user_files(
     Raises:
         UsageError: a folder cannot be read, or this one is Vitral's own; says what the user may have meant.
     """
-    files, own = list[Path](), list[Path]()
+    files = list[Path]()
     for folder, subfolders, names in os.walk(root, onerror=_refuse):
-        if kind := own_kind([*subfolders, *names]):
-            own.append(Path(folder))
-            if own[0] == root:
-                raise UsageError(_(_REMEDIES[kind], folder=root, path=root))
+        if why := _written_here([*subfolders, *names]):
+            if Path(folder) == root:
+                raise UsageError(why, path=root)
             subfolders.clear()
             continue
         subfolders[:] = [name for name in subfolders if not name.startswith(".") and name not in without]
         for file in (Path(folder, name) for name in names if not name.startswith(".")):
             parts = file.relative_to(root).parts
-            if glob is None or any(matches(parts, pattern) for pattern in glob):
+            if glob is None or any(
+                _fits(parts if "/" in pattern else parts[-1:], pattern.split("/")) for pattern in glob
+            ):
                 files.append(file)
-    return sorted(files, key=lambda file: file.parts), own
+    return sorted(files, key=lambda file: file.parts)
 
 
 def _refuse(error: OSError) -> None:
     raise UsageError("{path}: cannot be read ({reason})", path=error.filename, reason=reason(error)) from None
 
 
-def matches(parts: Sequence[str], pattern: str) -> bool:
-    """Whether a path in a folder matches a pattern, see `CorpusConfig`.
-
-    >>> matches(("src", "a.py"), "*.py"), matches(("src", "a.py"), "src/*"), matches(("src", "in", "a.py"), "src/*")
-    (True, True, False)
-    >>> matches(("src", "in", "a.py"), "src/**/*.py"), matches(("a.py",), "**/a.py"), matches(("A.PY",), "*.py")
-    (True, True, False)
-    """
-    wanted = pattern.split("/")
-    return _fits(parts if len(wanted) > 1 else parts[-1:], wanted)
-
-
 def _fits(parts: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Whether the parts of a path match those of a pattern, see `CorpusConfig`.
+
+    >>> _fits(("src", "a.py"), ("src", "*")), _fits(("src", "in", "a.py"), ("src", "*"))
+    (True, False)
+    >>> _fits(("src", "in", "a.py"), ("src", "**", "*.py")), _fits(("a.py",), ("**", "a.py"))
+    (True, True)
+    """
     if not wanted:
         return not parts
     first, *others = wanted
     if first == "**":
         return any(_fits(parts[skipped:], others) for skipped in range(len(parts) + 1))
-    return len(parts) > 0 and fnmatchcase(parts[0], first) and _fits(parts[1:], others)
+    return bool(parts) and fnmatchcase(parts[0], first) and _fits(parts[1:], others)
 
 
-def own_kind(names: Collection[str]) -> str:
-    """The kind of a folder that Vitral wrote, by the names in it: run, study and so on; else empty."""
+def _written_here(names: Collection[str]) -> str:
+    """The refusal of a folder that Vitral wrote, by the names in it: of a run, a study or a report; else empty."""
     if are_of_a_run(names):
-        return "run"
+        return N_(
+            "{path}: is a run, not a text; vitral evaluate {path} measures it; vitral train TEXT --init-from {path} "
+            "trains it further on a text"
+        )
     if "study.json" in names and ("arms" in names or "measures" in names):
-        return "study"
-    return "report" if "MANIFEST.json" in names and any(name.endswith(".html") for name in names) else ""
-
-
-_REMEDIES = {
-    "run": N_(
-        "{folder}: is a run, not a text; vitral evaluate {path} measures it; vitral train TEXT --init-from "
-        "{path} trains it further on a text"
-    ),
-    "study": N_("{folder}: is a study, not a text; its pages are in {path}/report; vitral doctor {path} examines it"),
-    "report": N_("{folder}: is a report, not a text; open its page in a browser"),
-}
+        return N_("{path}: is a study, not a text; its pages are in {path}/report; vitral doctor {path} examines it")
+    if "MANIFEST.json" in names and any(name.endswith(".html") for name in names):
+        return N_("{path}: is a report, not a text; open its page in a browser")
+    return ""

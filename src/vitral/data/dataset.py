@@ -22,14 +22,14 @@ from vitral.data.alphabet import MASK, label_text
 from vitral.data.answers import ANSWER, END, MARKERS, Answers, labels_in
 from vitral.data.batches import Split
 from vitral.data.config import BPEConfig, CorpusConfig, FileConfig
-from vitral.data.corpora import COLLECTIONS, downloads, load_corpus, without_equal
+from vitral.data.corpora import COLLECTIONS, load_corpus, without_equal
 from vitral.data.long_texts import Text, hash_text, joined_text
 from vitral.data.shards import Shards
-from vitral.data.sources import SOURCES, cache_folder
+from vitral.data.sources import SOURCES, downloads
 from vitral.data.split import SPLIT_SEED, SPLITS, Blocks
 from vitral.data.texts import Corpus, TextRecord
 from vitral.data.tokenizers import Tokenizer, alphabet_counts, build_tokenizer, grown, growth_notes
-from vitral.data.tokens import encoded, stored
+from vitral.data.tokens import encoded, stored, token_folder
 from vitral.data.works import cut, refuse_unused
 
 _PARTS = re.compile(r"[\\/]")
@@ -57,18 +57,10 @@ class RecordedText(TextRecord):
     fingerprint: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 
 
-def identity(text: TextRecord, source: str) -> str:
-    """Name, size and the first digits of the SHA-256, for a message."""
-    return _(
-        "the text {name!r} ({number:,} bytes, SHA-256 {hash}…)", name=source, number=text.bytes, hash=text.sha256[:12]
-    )
-
-
 def load_recorded(
     text: TextRecord,
     source: str,
     config: CorpusConfig,
-    cache: Path,
     *,
     where: str = "",
     given: str | Path | None = None,
@@ -79,7 +71,6 @@ def load_recorded(
         text: what the run recorded.
         source: the source in its configuration: a name, a file or a folder, which may lie at the recorded path too.
         config: the corpus configuration of the run.
-        cache: the cache folder.
         where: the beginning of an error message.
         given: the text as the user gives it now (a file, a folder or a name).
 
@@ -89,8 +80,7 @@ def load_recorded(
     reasons = list[str]()
     for candidate in [str(given)] if given is not None else dict.fromkeys([source, text.path or source]):
         try:
-            candidate_config = config.model_copy(update={"source": candidate})
-            corpus = load_corpus(candidate_config, cache=cache, may_download=False)
+            corpus = load_corpus(config.model_copy(update={"source": candidate}), may_download=False)
         except UsageError as error:
             reasons.append(str(error)[:400])
         else:
@@ -99,15 +89,16 @@ def load_recorded(
             reasons.append(_("{path} has another SHA-256", path=candidate))
     can_be_fetched = source in {*SOURCES, *COLLECTIONS}
     raise UsageError(
-        "{where}{identity} was not found ({why}); give it with --corpus FILE{download}",
+        "{where}the text {name!r} ({number:,} bytes, SHA-256 {hash}…) was not found ({why}); give it with --corpus "
+        "FILE{download}",
         where=where,
-        identity=identity(text, source),
+        name=source,
+        number=text.bytes,
+        hash=text.sha256[:12],
         why="; ".join(reasons),
         download=_(", or download it with vitral corpus {name}", name=source) if can_be_fetched else "",
     )
 
-
-_Cut = tuple[Text, Blocks]
 
 LEARN_FROM = 1 << 24
 """Characters of a long text from which byte-pair merges are learned, in evenly spaced training blocks."""
@@ -190,8 +181,7 @@ class Dataset:
         Raises:
             UsageError: it is no longer there, or has changed.
         """
-        config = self.config.model_copy(update={"also": None})
-        return load_recorded(self.text, config.source, config, cache_folder())
+        return load_recorded(self.text, self.config.source, self.config)
 
 
 def prepare(
@@ -199,7 +189,6 @@ def prepare(
     *,
     tokenizer: Tokenizer | None = None,
     grow: bool = False,
-    cache: Path | None = None,
     corpus: Corpus | None = None,
 ) -> Dataset:
     """Load, split, tokenize and store a text, or open its stored tokens.
@@ -209,7 +198,6 @@ def prepare(
         tokenizer: an existing tokenizer, for example of a run, to use instead of building the one in `config`.
         grow: whether characters without a token, unless `config.replacement` replaces them, and special tokens of
             `config` are added to the existing tokenizer (`vitral.data.tokenizers`).
-        cache: folder for downloads and tokens, see `cache_folder`.
         corpus: the text, if it is already loaded.
 
     Raises:
@@ -218,9 +206,8 @@ def prepare(
         StorageError: the tokens cannot be stored.
     """
     refuse_unused(config)
-    folder = cache_folder(cache)
-    corpus = corpus or load_corpus(config, cache=folder)
-    others = [load_corpus(config.model_copy(update={"source": name}), cache=folder) for name in config.also or ()]
+    corpus = corpus or load_corpus(config)
+    others = [load_corpus(config.model_copy(update={"source": name})) for name in config.also or ()]
     notes = list[str]()
     if tokenizer is None and config.replacement is not None:
         raise UsageError(
@@ -234,7 +221,7 @@ def prepare(
             former, [] if config.replacement is not None else texts, (config.specials or ()) if grow else ()
         )
         notes = [*growth_notes(tokenizer, former), *_replacement_notes(config, texts, tokenizer)]
-    return _tokenized(config, corpus, others, tokenizer, folder, notes=notes)
+    return _tokenized(config, corpus, others, tokenizer, notes=notes)
 
 
 def prepare_recorded(
@@ -244,7 +231,6 @@ def prepare_recorded(
     tokenizer: Tokenizer,
     run_folder: Path,
     corpus: str | Path | None = None,
-    cache: Path | None = None,
 ) -> Dataset:
     """The dataset of an existing run, from its text on this machine; nothing is ever downloaded.
 
@@ -262,28 +248,23 @@ def prepare_recorded(
         run_folder: the run's folder, for messages.
         corpus: the text as the user gives it now (`--corpus`): a file, a folder or a name. If it is another text, it
             is refused, and nothing else is tried.
-        cache: folder for tokens, see `cache_folder`.
 
     Raises:
         UsageError: the document is malformed, the text is not found, or is cut into other tokens than the run's.
         StorageError: the tokens cannot be stored.
     """
-    folder = cache_folder(cache)
     document, where = f"{run_folder}/corpus.json", f"{run_folder}: "
     text, trained_on = RecordedText.of(recorded, document), recorded.get("trained_on") or {}
     others = trained_on.get("also", []) if isinstance(trained_on, Mapping) else []
     if not isinstance(others, list) or len(others) != len(config.also or ()):
         raise UsageError("{where}: its further training texts are not those of corpus.also; restore it", where=document)
-    main = load_recorded(text, config.source, config, folder, where=where, given=corpus)
+    main = load_recorded(text, config.source, config, where=where, given=corpus)
     also = zip(others, config.also or (), strict=True)
-    further = [load_recorded(TextRecord.of(one, document), source, config, folder, where=where) for one, source in also]
-    expected = text.fingerprint, f"{where}{identity(text, config.source)}"
-    return _tokenized(config, main, further, tokenizer, folder, expected=expected)
+    further = [load_recorded(TextRecord.of(one, document), source, config, where=where) for one, source in also]
+    return _tokenized(config, main, further, tokenizer, expected=(text.fingerprint, where))
 
 
-def _of_shards(
-    config: CorpusConfig, corpus: Corpus, shards: Shards, tokenizer: Tokenizer | None, folder: Path
-) -> Dataset:
+def _of_shards(config: CorpusConfig, corpus: Corpus, shards: Shards, tokenizer: Tokenizer | None) -> Dataset:
     """The dataset of tokens that another program made.
 
     Raises:
@@ -302,7 +283,7 @@ def _of_shards(
     if tokenizer.data.get("document") != shards.tokenizer.data["document"] or tokenizer.declared:
         raise UsageError("{path}: these tokens are of another tokenizer than that of the run", path=shards.path)
     fingerprint = _hash(shards.sha256, tokenizer.plain())
-    store = stored(folder / "tokens" / fingerprint, tokenizer.vocab_size, shards.pieces())
+    store = stored(fingerprint, tokenizer.vocab_size, shards.pieces())
     return Dataset(
         config=config,
         text=corpus.record,
@@ -321,14 +302,13 @@ def _tokenized(
     corpus: Corpus,
     also: Sequence[Corpus],
     tokenizer: Tokenizer | None,
-    folder: Path,
     *,
     expected: tuple[str, str] | None = None,
     notes: Sequence[str] = (),
 ) -> Dataset:
     """Split, tokenize and store a text with further ones; refused before that if another dataset is expected."""
     if corpus.shards is not None:
-        return _of_shards(config, corpus, corpus.shards, tokenizer, folder)
+        return _of_shards(config, corpus, corpus.shards, tokenizer)
     if config.records and not config.task:
         corpus, *also = without_equal([corpus, *also])
     text_hash = hash_text(corpus.text)
@@ -348,16 +328,15 @@ def _tokenized(
     fingerprint = _hash(text_hash, tokenizer.plain(), made.key)
     if expected is not None and fingerprint != expected[0]:
         raise UsageError(
-            "{text} is unchanged, but the run read or split it in another way; restore "
-            "[corpus] in config.toml and tokenizer.json, or use the version of Vitral that made the "
-            "run",
-            text=expected[1],
+            "{where}its text is unchanged, but the run read or split it in another way; restore [corpus] in "
+            "config.toml and tokenizer.json, or use the version of Vitral that made the run",
+            where=expected[1],
         )
-    for of_the_cache in (folder / "tokens", downloads(folder)):
+    for of_the_cache in (token_folder(), downloads()):
         with suppress(OSError):
             sweep(of_the_cache)
     tokens = encoded(corpus.text, made.blocks, tokenizer, made.others, config.replacement)
-    store = stored(folder / "tokens" / fingerprint, tokenizer.vocab_size, tokens)
+    store = stored(fingerprint, tokenizer.vocab_size, tokens)
     answers = _answers(config, tokenizer, (corpus, *also))
     splits = {name: replace(split, answers=answers) for name, split in store.splits.items()}
     distinct = ("train", "test") if config.split == "nanogpt" else SPLITS
@@ -390,7 +369,7 @@ def _answers(config: CorpusConfig, tokenizer: Tokenizer, corpora: Sequence[Corpu
     return Answers(tokenizer.declared[ANSWER], tokenizer.declared[END], tuple(encoded_labels))
 
 
-def _to_learn_from(texts: Sequence[_Cut]) -> Iterator[str]:
+def _to_learn_from(texts: Sequence[tuple[Text, Blocks]]) -> Iterator[str]:
     for text, training in texts:
         stride = 1 if isinstance(text, str) else max(1, training.num_characters // LEARN_FROM)
         yield from (text[begin:end] for begin, end in training.chosen(slice(None, None, stride)))

@@ -3,7 +3,7 @@
 import json
 import re
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -195,7 +195,7 @@ def spelling_of(engine: "tokenizers.Tokenizer") -> Callable[[str], bytes]:
     """
     if engine.decoder is None:  # the package joins the tokens by spaces
         return lambda text: f" {text}".encode() if text else b""
-    kinds = {part["type"] for part in _parts(json.loads(engine.decoder.__getstate__()))}
+    kinds = {*re.findall(r'"type": ?"(\w+)"', engine.decoder.__getstate__().decode())} - {"Sequence"}
     if not any(known.issuperset(kinds) for known in _DECODERS):
         raise UsageError("tokenizer: Vitral cannot decode its tokens (decoder {kind})", kind=", ".join(sorted(kinds)))
     return letters_to_bytes if "ByteLevel" in kinds else _each(engine.decoder, "ByteFallback" in kinds)
@@ -216,11 +216,3 @@ def _each(decoder: "tokenizers.decoders.Decoder", has_bytes: bool) -> Callable[[
     before = len(written())
     after = len(written(_NEIGHBOUR)) - before
     return each
-
-
-def _parts(decoder: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    if decoder["type"] == "Sequence":
-        for inner in decoder["decoders"]:
-            yield from _parts(inner)
-    else:
-        yield decoder

@@ -6,43 +6,28 @@ which is right.
 """
 
 import codecs
-import contextlib
-import json
 import re
 from collections.abc import Iterable, Iterator
 from encodings.aliases import aliases
-from typing import Any, cast
+from typing import Any
 
 from vitral.core.config import closest, nearest, shown
 from vitral.core.errors import UsageError
+from vitral.core.files import json_object
 from vitral.core.language import N_, _
 from vitral.data.alphabet import is_utf8
 
-_FORMATS = {
+FORMATS = {
     b"%PDF-1.": N_("a PDF: get its text first, with pdftotext"),
     b"{\\rtf1": N_("an RTF document: save it as plain text"),
     b"PK\x03\x04": N_(
         "an archive, as Word documents, workbooks and e-books are: get their text with pandoc --to plain"
     ),
     b"\x1f\x8b\x08": N_("compressed with gzip: unpack it with gunzip --keep"),
-    b"BZh91AY&SY": N_("compressed with bzip2: unpack it with bunzip2 --keep"),
-    b"\xfd7zXZ\0": N_("compressed with xz: unpack it with unxz --keep"),
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": N_("an old Word document: save it as plain text"),
     b"PAR1\x15": N_("a Parquet table: save it as JSON lines with pandas; --field NAME reads their text"),
 }
 """By its first bytes, another format than plain text, and what gets the text."""
-
-
-def foreign_format(head: bytes) -> str:
-    """The end of a message about a file that is no plain text: its format, and how to get its text; else empty.
-
-    >>> foreign_format(b"%PDF-1.7")
-    'is a PDF: get its text first, with pdftotext'
-    """
-    foreign = next((kind for begin, kind in _FORMATS.items() if head.startswith(begin)), "")
-    if head[257:262] == b"ustar":
-        foreign = N_("a tar archive: unpack it with tar --extract")
-    return foreign and _("is {kind}", kind=foreign)
 
 
 SUFFIXES = {".jsonl", ".ndjson", ".json"}
@@ -84,9 +69,8 @@ def _at(value: Any, field: str) -> Iterator[Any]:
         if not field:
             yield item
         elif isinstance(item, dict):
-            table = cast("dict[str, Any]", item)
-            key, _dot, rest = (field, "", "") if field in table else field.partition(".")
-            yield from _at(table.get(key), rest)
+            key, _dot, rest = (field, "", "") if field in item else field.partition(".")
+            yield from _at(item.get(key), rest)
         else:
             yield None
 
@@ -110,30 +94,22 @@ def parsed_line(line: str, location: str) -> dict[str, Any]:
         UsageError: it is none.
     """
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        record = None
-    if not isinstance(record, dict):
+        return json_object(line.encode())
+    except ValueError:
         raise UsageError(
             "{place}: not a JSON object; each line must be one (a JSON file of another form becomes such lines by "
             "jq -c '.[]' FILE > FILE.jsonl)",
             place=location,
-        )
-    return cast("dict[str, Any]", record)
+        ) from None
 
 
 SAMPLE = 1 << 16
-"""Bytes from which an encoding is guessed."""
+"""Bytes by which a format is recognised, and from which an encoding is guessed."""
 _MOST_NAMED = 3
-OF_BYTES = {f"{name}_codec" for name in ("base64", "bz2", "hex", "quopri", "uu", "zlib")} | {"rot_13"}
-"""Codecs of Python that are no encodings of text."""
 _LOST = re.compile("[\udc80-\udcff]")
 """A byte that is not UTF-8, as Python keeps it in a text."""
 _BEYOND = re.compile(r"[^ \t\r\n]{0,11}[^\0-\x7f][^ \t\r\n]{0,4}")
 """A word with a character beyond ASCII, or a part of a long one."""
-_ALPHABETS, _MOST = "\u0900", 0.9
-"""Above the alphabets of Europe and the Near East, and the share of a text in UTF-16 that is below it at least."""
-_CONTROL = re.compile(r"[\0-\x08\x0b\x0e-\x1f]")
 
 
 def codec_name(name: str) -> str | None:
@@ -143,35 +119,20 @@ def codec_name(name: str) -> str | None:
     ('shift_jis', 'iso8859-1', None)
 
     Raises:
-        ValueError: Python has no such encoding, or it does not decode bytes to text.
+        ValueError: Python has no such encoding, or it is none of text.
     """
     try:
         codec = codecs.lookup(name).name
-        with contextlib.suppress(UnicodeDecodeError):  # one byte may be too few
-            b"a".decode(codec)
+        "a".encode(codec)
     except (LookupError, ValueError):
         raise ValueError(
             _(
                 "{name} is not an encoding of text; {hint}",
                 name=shown(name),
-                hint=closest(name, {*aliases.values()} - OF_BYTES) or _("examples are cp1252, shift_jis and utf-16"),
+                hint=closest(name, aliases.values()) or _("examples are cp1252, shift_jis and utf-16"),
             )
         ) from None
     return None if codec in ("utf-8", "utf-8-sig") else codec
-
-
-def unmarked_utf(head: bytes) -> str | None:
-    r"""The encoding of a text in UTF-16 without byte order mark, which is often valid UTF-8; None for other texts.
-
-    >>> unmarked_utf("one".encode("utf-16-be")), unmarked_utf(b"o\0n\0e\0"), unmarked_utf(b"o\0n\0e")
-    ('utf-16-be', 'utf-16-le', None)
-    """
-    for name in ("utf-16-le", "utf-16-be") if 0 in head and len(head) % 2 == 0 else ():
-        with contextlib.suppress(UnicodeDecodeError):
-            text = codecs.getincrementaldecoder(name)().decode(head)  # its last character may be cut
-            if not _CONTROL.search(text) and sum(one < _ALPHABETS for one in text) > _MOST * len(text):
-                return name
-    return None
 
 
 def guess(raw: bytes, offset: int) -> str:

@@ -4,7 +4,7 @@ import hashlib
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate
 
 import numpy as np
@@ -13,8 +13,6 @@ from vitral.data.alphabet import code_points, utf8
 
 PIECE = 1 << 20
 """Bytes of a long file that are read at once, at least; the tokens of a piece of another program's."""
-_CHUNK = 1 << 20
-_KEPT = 2
 
 Part = tuple[int, Callable[[], str]]
 """The characters of a part of a text, and a function that reads it."""
@@ -31,7 +29,7 @@ class LongText:
         """Use these parts."""
         self.parts = parts
         self._ends = list(accumulate(length for length, _ in parts))
-        self._recent: dict[int, str] = {}
+        self._part = lru_cache(maxsize=2)(lambda number: parts[number][1]())
 
     def __len__(self) -> int:
         """Number of characters."""
@@ -53,11 +51,6 @@ class LongText:
     def pieces(self) -> Iterator[str]:
         """The whole text in order, part by part."""
         return filter(None, map(self._part, range(len(self.parts))))
-
-    def _part(self, number: int) -> str:
-        if number not in self._recent:
-            self._recent = {**dict(list(self._recent.items())[1 - _KEPT :]), number: self.parts[number][1]()}
-        return self._recent[number]
 
 
 Text = str | LongText
@@ -108,10 +101,8 @@ def character_counts(texts: Iterable[Text]) -> dict[str, int]:
     >>> character_counts(["abba!"])
     {'!': 1, 'a': 2, 'b': 2}
     """
-    whole = (piece for text in texts for piece in pieces(text))
-    chunks = (piece[begin : begin + _CHUNK] for piece in whole for begin in range(0, len(piece), _CHUNK))
     total = np.zeros(sys.maxunicode + 1, dtype=np.int64)
-    for chunk in chunks:
-        counts = np.bincount(code_points(chunk))
-        total[: counts.size] += counts
+    for piece in (piece for text in texts for piece in pieces(text)):
+        for begin in range(0, len(piece), PIECE):
+            total += np.bincount(code_points(piece[begin : begin + PIECE]), minlength=total.size)
     return {chr(point): int(total[point]) for point in np.flatnonzero(total)}

@@ -26,8 +26,8 @@ TOKENIZER, INDEX = "tokenizer.json", "index.json"
 _HEADER = 256 * 4
 _MAGIC = {20240520: "<u2", 20240801: "<u4"}
 """Of llm.c: ids of GPT-2 and of Llama 3."""
-_LITDATA = {"11": "u1", "13": "<i2", "14": "<i2", "15": "<i4", "16": "<i4", "17": "<i8", "18": "<i8", "20": "<u2"}
-"""Its numbers of the dtypes of PyTorch."""
+_LITDATA = {"16": "<i4", "18": "<i8", "20": "<u2"}
+"""Its numbers of the dtypes of PyTorch: int32, which litgpt writes, int64 and uint16."""
 
 
 def are_shards(folder: Path) -> bool:

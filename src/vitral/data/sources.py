@@ -1,10 +1,9 @@
 """Texts that are downloaded, by name."""
 
 import os
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vitral.core.errors import UsageError
 from vitral.core.files import readable, replace_durably, storage
@@ -15,8 +14,7 @@ _TIMEOUTS = (10.0, 60.0)
 """Timeouts in seconds for the connection and for the next bytes."""
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """A downloadable text.
 
     Attributes:
@@ -57,10 +55,8 @@ SOURCES = {
 """Downloadable texts by name."""
 
 
-def cache_folder(cache: Path | None = None) -> Path:
-    """The folder for downloads and prepared tokens: the one given, VITRAL_CACHE, or the user's cache."""
-    if cache is not None:
-        return cache
+def cache_folder() -> Path:
+    """The folder for downloads and prepared tokens: VITRAL_CACHE, or the user's cache."""
     if chosen := os.environ.get("VITRAL_CACHE"):
         return Path(chosen)
     import pooch
@@ -68,11 +64,16 @@ def cache_folder(cache: Path | None = None) -> Path:
     return Path(pooch.os_cache("vitral"))
 
 
-def fetch(name: str, source: Source, folder: Path, *, may_download: bool = True) -> Path:
-    """The file of a named text in `folder`, downloaded if missing.
+def downloads() -> Path:
+    """The folder of downloaded texts."""
+    return cache_folder() / "corpora"
+
+
+def fetch(name: str, may_download: bool) -> Path:
+    """The file of a named text among the downloads, downloaded if missing.
 
     Editions change, so no hash is required (a run records it); the file must only contain the phrases of its source.
-    A failed download leaves no file behind, and a file that was there before is never replaced or removed.
+    A failed download leaves no file behind, and a file that was there before is neither overwritten nor removed.
 
     Raises:
         UsageError: the file is missing and cannot be downloaded, or its content is wrong; says how to provide it.
@@ -80,14 +81,19 @@ def fetch(name: str, source: Source, folder: Path, *, may_download: bool = True)
     """
     import pooch
 
-    path = folder / f"{name}.txt"
+    path, source = downloads() / f"{name}.txt", SOURCES[name]
+
+    def is_text(content: bytes) -> bool:
+        return all(phrase.encode() in content for phrase in source.phrases)
+
     if os.path.lexists(path):
         with readable(path):
-            content = path.read_bytes()
-        if not _contains(content, source.phrases):
-            raise UsageError(
-                "{path}: is not the text {name!r}; rename or remove it to download the text again", path=path, name=name
-            )
+            if not is_text(path.read_bytes()):
+                raise UsageError(
+                    "{path}: is not the text {name!r}; rename or remove it to download the text again",
+                    path=path,
+                    name=name,
+                )
         return path
     if not may_download:
         raise UsageError("{path}: is not there", path=path)
@@ -98,7 +104,7 @@ def fetch(name: str, source: Source, folder: Path, *, may_download: bool = True)
         loader(source.url, downloaded, None)
     except OSError as error:
         why = type(error).__name__
-    if not _contains(downloaded.getvalue(), source.phrases):
+    if not is_text(downloaded.getvalue()):
         raise UsageError(
             "the text {name!r} is not on this machine and could not be downloaded from {url} ({why}); save it as "
             "{name}.txt in a folder and set VITRAL_CORPORA to that folder",
@@ -107,10 +113,6 @@ def fetch(name: str, source: Source, folder: Path, *, may_download: bool = True)
             why=why,
         )
     with storage(path):
-        folder.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         replace_durably(path, downloaded.getvalue())
     return path
-
-
-def _contains(content: bytes, phrases: tuple[str, ...]) -> bool:
-    return all(phrase.encode("utf-8") in content for phrase in phrases)

@@ -43,7 +43,7 @@ class Blocks:
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         """Begin and end of each block."""
-        return ((int(begin), int(end)) for begin, end in self.spans)
+        return map(tuple, self.spans.tolist())
 
     @property
     def num_characters(self) -> int:

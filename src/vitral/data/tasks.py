@@ -35,6 +35,7 @@ MARK = "?"
 FILLERS = ".,:;-0123456789"
 
 Symbols = Annotated[int, Field(ge=2, le=len(LETTERS))]
+States = Annotated[int, Field(ge=2, le=len(SYMBOLS))]
 Gap = Annotated[int, Field(ge=0, le=LONGEST)]
 Length = Annotated[int, Field(ge=2, le=LONGEST)]
 
@@ -68,7 +69,7 @@ class _Task(Config):
 class _OfSymbols(_Task):
     """Sequences of letters and digits alone."""
 
-    symbols: Annotated[int, Field(ge=2, le=len(SYMBOLS))] = 26
+    symbols: States = 26
     length: Length = 65
 
     @property
@@ -127,7 +128,7 @@ class MarkovChains(_OfSymbols):
     """
 
     name: Literal["markov"] = "markov"
-    symbols: Annotated[int, Field(ge=2, le=len(SYMBOLS))] = 3
+    symbols: States = 3
     concentration: Annotated[float, Field(gt=0, le=1000)] = 1.0
 
     def draw(self, stream: np.random.Generator, count: int) -> Int[np.ndarray, "count span"]:

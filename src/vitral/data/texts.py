@@ -3,11 +3,10 @@ r"""Reading texts: bytes to characters, and texts too long for memory.
 Text is decoded strictly, as UTF-8 unless an encoding is configured: an invalid byte is refused, with the file and the
 byte's offset, and so is a file in another format than plain text. A leading byte order mark is dropped, newlines become
 `\n` unless configured otherwise, and Project Gutenberg's licence is stripped. Of JSON lines, one field can be read.
-Nothing else changes, and every change is recorded in a note. NUL and other control characters are kept.
+Nothing else changes, and every change is recorded in a note. A file with a NUL in its beginning is no text.
 
 A UTF-8 file of more than LONG bytes stays on disk and is read piece by piece; its licence is not stripped. A field of
-JSON lines is read into memory. A folder with more than LONG bytes of text stays on disk too: its files are read
-again whenever they are needed.
+JSON lines, and a text in another encoding, are read into memory.
 """
 
 import hashlib
@@ -17,7 +16,7 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Self
@@ -30,7 +29,7 @@ from vitral.core.files import open_regular, readable, sha256
 from vitral.core.language import N_, _
 from vitral.data.answers import KNOWN_KEYS, records_of
 from vitral.data.config import CorpusConfig
-from vitral.data.formats import SAMPLE, SUFFIXES, field_of_lines, foreign_format, guess, keys_of, unmarked_utf
+from vitral.data.formats import FORMATS, SAMPLE, SUFFIXES, field_of_lines, guess, keys_of
 from vitral.data.long_texts import PIECE, LongText, Part, Text, in_lines
 from vitral.data.shards import Shards
 from vitral.data.split import Blocks, Work, in_a_row
@@ -125,41 +124,28 @@ class Corpus:
         )
 
 
-def read_file(file: BinaryIO, path: Path, config: CorpusConfig = _DEFAULT, *, on_disk: bool = False) -> Corpus:
+def read_file(file: BinaryIO, path: Path, config: CorpusConfig) -> Corpus:
     """Read an open regular file, applying the rules of this module; its name is the path.
 
     Args:
         file: the file, at its beginning.
         path: its path, for error messages, and to read its text again later.
         config: how it is read.
-        on_disk: whether its characters are read again whenever they are needed, and not kept in memory.
 
     Raises:
-        UsageError: the file is not a text in this encoding, has no such field, or changes while it is read.
+        UsageError: the file is not a text in this encoding, or has no such field.
         OSError: the file cannot be read.
     """
     stamp, where = _stamp_of(file), str(path)
-    if stamp[0] <= LONG or config.field is not None or config.records is not None:
-        corpus = decode_document(file.read(), where, config)
-        part = len(corpus.text), partial(_again, path, config, stamp)
-        return replace(corpus, text=LongText([part])) if on_disk else corpus
-    if config.encoding is not None:
-        raise UsageError(
-            "{where}: a file of more than {most} MB must be UTF-8; convert it with: iconv -f "
-            "{encoding} -t UTF-8 {where} > NEW",
-            where=where,
-            most=LONG >> 20,
-            encoding=config.encoding,
-        )
+    if stamp[0] <= LONG or not (config.field is config.records is config.encoding is None):
+        return decode_document(file.read(), where, config)
     begin, line, digest, changes, parts = 0, 1, hashlib.sha256(), Counter[str](), list[Part]()
-    while begin <= stamp[0] and (raw := b"".join(file.readlines(PIECE))):  # whole lines
-        text, piece_changes, _records = _read(raw, where, config, begin, line, is_piece=True)
+    while raw := b"".join(file.readlines(PIECE)):  # whole lines
+        text, piece_changes, _records = _read(raw, where, config, begin, line)
         parts.append((len(text), partial(_again, path, config, stamp, begin, len(raw))))
         changes += piece_changes
         digest.update(raw)
         begin, line = begin + len(raw), line + raw.count(b"\n")
-    if begin != stamp[0]:
-        raise _changed(path)
     return Corpus(where, LongText(parts), begin, digest.hexdigest(), changes=changes)
 
 
@@ -179,17 +165,13 @@ def _stamp_of(file: BinaryIO) -> _Stamp:
     return status.st_size, status.st_mtime_ns
 
 
-def _changed(path: Path) -> UsageError:
-    return UsageError("{path}: has changed while it was read; try again when nothing writes to it", path=path)
-
-
-def _again(path: Path, config: CorpusConfig, stamp: _Stamp, begin: int = 0, size: int = -1) -> str:
-    """A file that was read before, and must not have changed: all of it, or a piece of so many bytes."""
+def _again(path: Path, config: CorpusConfig, stamp: _Stamp, begin: int, size: int) -> str:
+    """A piece of a file that was read before, and must not have changed."""
     with opened(path) as file:
         if _stamp_of(file) != stamp:
-            raise _changed(path)
+            raise UsageError("{path}: has changed while it was read; try again when nothing writes to it", path=path)
         file.seek(begin)
-        return _read(file.read(size), str(path), config, begin, is_piece=size > 0)[0]
+        return _read(file.read(size), str(path), config, begin)[0]
 
 
 def decode_document(raw: bytes, where: str, config: CorpusConfig = _DEFAULT) -> Corpus:
@@ -207,91 +189,76 @@ def decode_document(raw: bytes, where: str, config: CorpusConfig = _DEFAULT) -> 
         UsageError: the bytes are not a text in this encoding (names the first invalid offset), or have no such field.
     """
     text, changes, records = _read(raw, where, config)
+    if config.field is config.records is None:
+        whole, text = text, strip_licence(text)
+        changes["licence"] = len(whole) - len(text)
     return Corpus(where, text, len(raw), sha256(raw), records=in_a_row(map(len, records)), changes=changes)
 
 
 def _read(
-    raw: bytes, where: str, config: CorpusConfig, begin: int = 0, line: int = 1, *, is_piece: bool = False
-) -> tuple[str, Counter[str], tuple[str, ...]]:
-    """The text of bytes that begin at a byte and a line of a file, what was changed, and the records.
-
-    A piece keeps its licence.
-    """
+    raw: bytes, where: str, config: CorpusConfig, begin: int = 0, line: int = 1
+) -> tuple[str, Counter[str], list[str]]:
+    """The text of bytes that begin at a byte and a line of a file, what was changed, and the records."""
+    encoding = config.encoding or "utf-8"
     if begin == 0:
-        _refuse_other_formats(raw[:SAMPLE], where, config.encoding)
-    text = _decoded(raw, where, config.encoding, begin, line)
+        _refuse_other_formats(raw[:SAMPLE], where, encoding)
+    text = _decoded(raw, where, encoding, begin, line)
     changes = Counter(marks=int(begin == 0 and text.startswith("\ufeff")))
     texts = [text[changes["marks"] :]]
     if config.field is not None:
         texts = list(field_of_lines(texts[0].split("\n"), config.field, where))
         changes.update(texts=len(texts), empty=texts.count(""))
     if config.records is not None:
-        suffix = Path(where).suffix.lower()
-        texts = list(records_of(texts[0].split("\n"), config.records, where, suffix))
+        texts = list(records_of(texts[0].split("\n"), config.records, where))
         changes["records"] = len(texts)
     if config.newlines == "lf":
         crlf, returns = (sum(one.count(ending) for one in texts) for ending in ("\r\n", "\r"))
         changes.update(returns=returns, crlf=crlf, cr=returns - crlf)
         texts = list(map(in_lines, texts))
     if config.records is not None:
-        return "".join(texts), changes, tuple(texts)
-    body = config.separator.join(filter(None, texts))
-    if config.field is None and not is_piece:
-        changes["licence"] = len(body)
-        body = strip_licence(body)
-        changes["licence"] -= len(body)
-    return body, changes, ()
+        return "".join(texts), changes, texts
+    return config.separator.join(filter(None, texts)), changes, []
 
 
-def _refuse_other_formats(head: bytes, where: str, encoding: str | None) -> None:
-    """Refuse a file by its first bytes: another format or encoding than configured."""
+def _refuse_other_formats(head: bytes, where: str, chosen: str) -> None:
+    """Refuse a file by its first bytes: another format or encoding than the chosen one."""
     marked = next((name for mark, name in _MARKS.items() if head.startswith(mark)), "")
-    chosen = encoding or "utf-8"
-    if marked and not chosen.startswith(marked):
+    is_swapped = head[:4].decode(chosen, "replace").startswith("\ufffe")
+    if marked and (is_swapped or not chosen.startswith(marked)):
         raise UsageError(
             "{where}: this is {marked}, not {chosen}, by its byte order mark; {advice}",
             where=where,
             marked=marked.upper(),
-            chosen=_named(chosen),
+            chosen=chosen.upper(),
             advice=_("leave --encoding out") if marked == "utf-8" else _("give --encoding {encoding}", encoding=marked),
         )
-    if problem := foreign_format(head):
-        raise UsageError(f"{where}: {problem}")
-    likely = unmarked_utf(head)
-    if not marked and head and (chosen in ("utf-16", "utf-32") or (encoding is None and likely)):
+    for begin, kind in FORMATS.items():
+        if head.startswith(begin):
+            raise UsageError("{where}: is {kind}", where=where, kind=kind)
+    has_nul = b"\0" in head and not chosen.startswith(("utf-16", "utf-32"))
+    if not marked and head and (chosen == "utf-16" or has_nul):
         raise UsageError(
-            "{where}: looks like {format} without a byte order mark; give --encoding {encodings}",
+            "{where}: no plain text, or UTF-16 without a byte order mark; for that give --encoding utf-16-le or "
+            "utf-16-be",
             where=where,
-            format=_named(likely or chosen)[:6],
-            encodings=likely or _(" or ").join((f"{chosen}-le", f"{chosen}-be")),
         )
 
 
-def _named(encoding: str) -> str:
-    return encoding.upper() if encoding.startswith("utf") else encoding
-
-
-def _decoded(raw: bytes, where: str, encoding: str | None, offset: int = 0, line: int = 1) -> str:
+def _decoded(raw: bytes, where: str, encoding: str, offset: int, line: int) -> str:
     """Decode bytes that start at `offset` and `line` of a file."""
-    chosen = encoding or "utf-8"
     try:
-        text = raw.decode(chosen)
+        return raw.decode(encoding)
     except UnicodeError as error:
         start = getattr(error, "start", 0)
         raise UsageError(
             "{where}: not {encoding} at byte {place} ({byte}line {line}); {hint}",
             where=where,
-            encoding=_named(chosen),
+            encoding=encoding.upper(),
             place=str(offset + start),
             byte=f"0x{raw[start]:02x}, " if start < len(raw) else "",
-            line=str(line + raw[:start].decode(chosen, "replace").count("\n")),
+            line=str(line + raw[:start].decode(encoding, "replace").count("\n")),
             hint=guess(raw, start),
         ) from None
-    if text.startswith("\ufffe"):
-        raise UsageError(
-            "{where}: is no text in {encoding}; give another --encoding", where=where, encoding=_named(chosen)
-        )
-    return text
 
 
 def reading_notes(files: Sequence[Corpus], config: CorpusConfig) -> Iterator[str]:
@@ -321,8 +288,7 @@ NOTES = {
 """What is said of each kind of change."""
 
 
-_BEFORE = re.compile(r"^\*\*\* START OF TH[^\r\n]*(?:\r\n|\r|\n)", re.MULTILINE)
-_AFTER = re.compile(r"^\*\*\* END OF TH", re.MULTILINE)
+_MARKER = re.compile(r"^\*\*\* (START|END) OF TH[^\r\n]*(?:\r\n|\r|\n)?", re.MULTILINE)
 
 
 def strip_licence(text: str) -> str:
@@ -335,13 +301,9 @@ def strip_licence(text: str) -> str:
     >>> strip_licence("licence\n*** START OF THE EBOOK ***\nthe work\n*** END OF THE EBOOK ***\nmore")
     'the work\n'
     """
-    before = _BEFORE.search(text)
-    if before is None or _AFTER.search(text, before.end()) is None:
+    first, *others = _MARKER.split(text)
+    kinds, parts = others[::2], others[1::2]
+    if "START" not in kinds or "END" not in kinds[kinds.index("START") :]:
         return text
-    cut = _AFTER.search(text, 0, before.start())
-    books = [text[: cut.start()]] if cut else []
-    while before:
-        after = _AFTER.search(text, before.end())
-        books.append(text[before.end() : after.start() if after else None])
-        before = _BEFORE.search(text, after.end()) if after else None
-    return "".join(books)
+    books = [part for kind, part in zip(kinds, parts, strict=True) if kind == "START"]
+    return "".join([first, *books] if kinds[0] == "END" else books)

@@ -21,7 +21,6 @@ from vitral.data.alphabet import (
     PAD,
     UnseenCharacter,
     code_points,
-    label_bytes,
     label_text,
     some_of,
     token_ids,
@@ -117,7 +116,7 @@ class Tokenizer:
                     vocab_size=size,
                 )
             return type(size) is type(start) is int and start >= 0 and size <= MOST_TOKENS
-        return self.name == "byte" or (self.name == "bpe" and len({*map(tuple, self.merges)}) == len(self.merges))
+        return self.name in ("byte", "bpe")
 
     @property
     def name(self) -> str:
@@ -176,12 +175,17 @@ class Tokenizer:
     @property
     def around(self) -> tuple[list[int], list[int]]:
         """What a file says to put before and after a text, as BERT's `[CLS]` and `[SEP]`; `encode` adds nothing."""
-        plain = _ids(self._engine, "a") if self.name == "file" else []
+        plain = self._letter
         if not plain:
             return [], []
         framed = self._engine.encode("a").ids
         begin = next(index for index in range(len(framed)) if framed[index : index + len(plain)] == plain)
         return self.ids[framed[:begin]].tolist(), self.ids[framed[begin + len(plain) :]].tolist()
+
+    @cached_property
+    def _letter(self) -> list[int]:
+        """The package's tokens of a letter in a file; none of other tokenizers."""
+        return _ids(self._engine, "a") if self.name == "file" else []
 
     @cached_property
     def _engine(self) -> "tokenizers.Tokenizer":
@@ -236,13 +240,12 @@ class Tokenizer:
     @cached_property
     def _begins_with_a_space(self) -> bool:
         """Whether every text gets a space at its beginning, which the decoder does not take away."""
-        return self.name == "file" and of_package(lambda: self._engine.decode(_ids(self._engine, "a"))).startswith(" ")
+        return of_package(lambda: self._engine.decode(self._letter)).startswith(" ")
 
     @property
     def prepends_a_space(self) -> bool:
         """Whether a space before a whole text is left out: the decoder does so, or every text gets one."""
-        ids = self.ids[_ids(self._engine, "a")].tolist() if self.name == "file" else []
-        return bool(ids) and self.token_bytes(ids[0]).startswith(b" ") and not self.decode(ids).startswith(" ")
+        return bool(self._letter) and self.pieces[int(self.ids[self._letter[0]])].startswith(b" ")
 
     def encode(self, text: str, *, replacement: str | None = None) -> np.ndarray:
         """The token ids of a text, 1-d int64.
@@ -261,7 +264,7 @@ class Tokenizer:
                 encoded.append([self.declared[part]] if is_special else self._encoded(part, replacement))
             except UnseenCharacter as unseen:
                 raise unseen.moved(begin) from None
-        return encoded[0] if len(encoded) == 1 else np.concatenate(encoded)
+        return np.concatenate(encoded)
 
     def ends(self, text: str, *, replacement: str | None = None) -> np.ndarray:
         """The number of characters of the text before the end of each token of a file, 1-d int64, never decreasing.
@@ -336,7 +339,8 @@ class Tokenizer:
 
     def label(self, token: int) -> str:
         r"""One token for a table cell, visible, on one line, without control characters: `␣the`, `\n`, `\xc3`."""
-        return label_bytes(self.token_bytes(token)) or (PAD if self.name == "char" else f"<{token}>")
+        text = self.token_bytes(token).decode("utf-8", "backslashreplace")
+        return label_text(text) or (PAD if self.name == "char" else f"<{token}>")
 
     def plain(self) -> dict[str, Any]:
         """The complete tokenizer as JSON-ready data for `Tokenizer`."""
@@ -481,14 +485,10 @@ def extends(tokenizer: Tokenizer, former: Tokenizer) -> bool:
 
 
 def growth_notes(tokenizer: Tokenizer, former: Tokenizer) -> Iterator[str]:
-    """The new tokens of a grown tokenizer: a sentence for characters, one for special tokens."""
-    words = [tokenizer.label(token) for token in tokenizer.ids[len(former.ids) :]]
-    specials = [label_text(text) for text in list(tokenizer.declared)[len(former.declared) :]]
-    characters = N_("The vocabulary of the run it starts from has grown by new characters: {number:,} ({names}).")
-    others = N_("The vocabulary of the run it starts from has grown by new special tokens: {number:,} ({names}).")
-    for sentence, labels in ((characters, words), (others, specials)):
-        if labels:
-            yield sentence.format(number=len(labels), names=some_of(labels, _LISTED, " "))
+    """A sentence for the new tokens of a grown tokenizer, if there are any."""
+    if new := [tokenizer.label(token) for token in sorted(tokenizer.pieces.keys() - former.pieces.keys())]:
+        sentence = N_("The vocabulary of the run it starts from has grown by new tokens: {number:,} ({names}).")
+        yield sentence.format(number=len(new), names=some_of(new, _LISTED, " "))
 
 
 @lru_cache(maxsize=64)

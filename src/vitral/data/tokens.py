@@ -11,7 +11,6 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from heapq import merge
 from itertools import repeat
 from pathlib import Path
@@ -25,13 +24,13 @@ from vitral.core.language import N_
 from vitral.data.alphabet import UnseenCharacter
 from vitral.data.batches import Split
 from vitral.data.long_texts import Text
+from vitral.data.sources import cache_folder
 from vitral.data.split import SPLITS, Blocks
 from vitral.data.tokenizers import Tokenizer, outside_special_tokens
 
 MANIFEST = "manifest.json"
 VERSION = 1
 DTYPES = ("uint16", "uint32")
-_BUFFER = 1 << 20
 
 
 class Piece(NamedTuple):
@@ -48,8 +47,7 @@ class Piece(NamedTuple):
     tokens: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class Store:
+class Store(NamedTuple):
     """Open tokens.
 
     Attributes:
@@ -70,11 +68,16 @@ def token_dtype(vocab_size: int) -> np.dtype:
     return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
 
 
-def stored(folder: Path, vocab_size: int, make: Iterable[Piece]) -> Store:
-    """The tokens of a folder, made first if they are not there or damaged.
+def token_folder() -> Path:
+    """The folder of the tokens of all datasets."""
+    return cache_folder() / "tokens"
+
+
+def stored(fingerprint: str, vocab_size: int, make: Iterable[Piece]) -> Store:
+    """The tokens of a dataset, made first if they are not there or damaged.
 
     Args:
-        folder: whose name is the fingerprint of the dataset.
+        fingerprint: of the dataset.
         vocab_size: tokens of its vocabulary.
         make: the tokens, asked for only if they must be made.
 
@@ -82,6 +85,7 @@ def stored(folder: Path, vocab_size: int, make: Iterable[Piece]) -> Store:
         UsageError: the tokens cannot be made.
         StorageError: they cannot be written, or not read back.
     """
+    folder = token_folder() / fingerprint
     store = read(folder)
     if store is None:
         write(folder, token_dtype(vocab_size), make)
@@ -116,16 +120,13 @@ def _fill(folder: Path, dtype: np.dtype, pieces: Iterable[Piece]) -> None:
     segments: dict[str, list[int]] = {split: [] for split in SPLITS}
     digests = {split: hashlib.sha256() for split in SPLITS}
     with ExitStack() as opened:
-        files = {split: opened.enter_context((folder / f"{split}.bin").open("xb", _BUFFER)) for split in SPLITS}
+        files = {split: opened.enter_context((folder / f"{split}.bin").open("xb")) for split in SPLITS}
         for split, is_first, tokens in pieces:
             raw = np.ascontiguousarray(tokens, dtype).data
             files[split].write(raw)
             digests[split].update(raw)
             segments[split] += [0] if is_first else []
             segments[split][-1] += tokens.size
-        for file in files.values():
-            file.flush()
-            os.fsync(file.fileno())
     manifest = {
         split: {"tokens": sum(lengths), "sha256": digests[split].hexdigest(), "segments": lengths}
         for split, lengths in segments.items()

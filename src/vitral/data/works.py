@@ -10,10 +10,8 @@ training text can be compared.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -111,21 +109,15 @@ def works_from(text: Text, lines: Sequence[str]) -> list[Work]:
     [('CHAPTER I', 20), ('CHAPTER II', 34)]
 
     Raises:
-        UsageError: no line of the text, or every line, is like one of them.
+        UsageError: no line of the text is like one of them.
     """
-    patterns = {line: re.compile(".*".join(map(re.escape, line.split("*")))) for line in lines}
-    begins, counts, total, line = list[tuple[int, str]](), Counter[str](), 0, ""
-    for begin, line in lines_of(text):
-        alike = [wanted for wanted, pattern in patterns.items() if pattern.fullmatch(line)]
-        begins += [(begin, line)] if alike else []
-        counts.update(alike)
-        total += 1
-    total -= not line  # no line begins after the last line break
-    for wanted in patterns:
-        if not 0 < counts[wanted] < total:
+    patterns = [re.compile(".*".join(map(re.escape, line.split("*")))) for line in lines]
+    begins = [(begin, line) for begin, line in lines_of(text) if any(one.fullmatch(line) for one in patterns)]
+    for wanted, pattern in zip(lines, patterns, strict=True):
+        if not any(pattern.fullmatch(line) for _, line in begins):
             raise UsageError(
-                "corpus.works: {line!r} is like every line of the text, or like none; copy a line that begins a work "
-                "exactly, including leading spaces",
+                "corpus.works: no line of the text is like {line!r}; copy a line that begins a work exactly, including "
+                "leading spaces",
                 line=wanted,
             )
     ends = [*(begin for begin, _ in begins[1:]), len(text)]
@@ -173,13 +165,7 @@ def split_corpus(
         return splits, of
     if records is not None:
         number = len(records.distinct)
-        if number < _FEWEST:
-            raise UsageError(
-                "{source}: records: {number}, and each split needs one: give at least {needed}",
-                source=config.source,
-                number=number,
-                needed=_FEWEST,
-            )
+        _require(number, _FEWEST, f"records = {config.records!r}")
         splits = dealt(records.distinct, "split", (number + 5) // 10, (number + 10) // 20)
         trained_on = np.isin(records.spans[:, 0], splits["train"].spans[:, 0])
         return {**splits, "train": records.chosen(trained_on)}, {}
@@ -199,7 +185,7 @@ def held_out(works: Sequence[Work]) -> dict[str, list[Work]]:
     Raises:
         UsageError: the works are too few.
     """
-    _require(works, _FEWEST, "works")
+    _require(len(works), _FEWEST, 'split = "works"')
     order = numpy_stream(SPLIT_SEED, "works").permutation(len(works)).tolist()
     in_all, splits = sum(work.num_characters for work in works), dict[str, list[Work]]()
     for split, share, left in (("test", 0.1, 2), ("validation", 0.05, 1)):
@@ -210,12 +196,12 @@ def held_out(works: Sequence[Work]) -> dict[str, list[Work]]:
     return {"train": [works[one] for one in sorted(order)], **splits}
 
 
-def _require(works: Sequence[Work], needed: int, split: str) -> None:
-    if len(works) < needed:
+def _require(number: int, needed: int, key: str) -> None:
+    if number < needed:
         raise UsageError(
-            'the text has {works} works; corpus.split = "{split}" needs at least {needed}',
-            works=len(works),
-            split=split,
+            "the text has {number} works or records; corpus.{key} needs at least {needed}",
+            number=number,
+            key=key,
             needed=needed,
         )
 
@@ -230,7 +216,7 @@ def chosen_work(works: Sequence[Work], draw: int | None) -> Work:
     Raises:
         UsageError: there is no work besides it.
     """
-    _require(works, 2, "one-work")
+    _require(len(works), 2, 'split = "one-work"')
     least = max(work.num_characters for work in works) / 2
     long = [work for work in works if work.num_characters >= least]
     order = numpy_stream(SPLIT_SEED, "one work").permutation(len(long))
@@ -250,8 +236,7 @@ def _split_one(work: Work) -> dict[str, Blocks]:
     return dealt(blocks, "split of one work", 3 * len(blocks) // 10, len(blocks) // 10)
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(NamedTuple):
     """How a text and further ones are cut.
 
     Attributes:
@@ -309,13 +294,13 @@ def cut(config: CorpusConfig, corpus: Corpus, text_hash: str, also: Sequence[Cor
     elif config.task is not None:
         method = {"method": "sequences", "block": config.task.span}
     key = [*method.values(), SPLIT_SEED]
-    further = {
-        "asked": asked or None,
-        "replaced": config.replacement and {"replacement": config.replacement},
-        "works": [[work.begin, work.end] for work in works] or None,
-        "one": by_split["test"][0].begin if config.split == "one-work" else None,
-    }
-    key += [each for each in further.values() if each is not None]
+    further = (
+        asked or None,
+        config.replacement and {"replacement": config.replacement},
+        [[work.begin, work.end] for work in works] or None,
+        by_split["test"][0].begin if config.split == "one-work" else None,
+    )
+    key += [each for each in further if each is not None]
     if config.records is not None:  # one text may be cut into records in several ways
         key += [sha256(one.records.spans.tobytes()) for one in (corpus, *also) if one.records is not None]
     return Cut(

@@ -110,7 +110,7 @@ def examine_report(folder: Path) -> Iterator[HealthCheck]:
 
 def examine_machine() -> Diagnosis:
     """Processor, memory, disk and compiler of this machine, what training chooses here, and whether it is correct."""
-    return Diagnosis((*_checks(), *_correctness()))
+    return Diagnosis((*_checks(), *collected(N_("accelerator"), _correctness())))
 
 
 def _checks() -> Iterator[HealthCheck]:
@@ -146,14 +146,11 @@ def _correctness() -> Iterator[HealthCheck]:
     if device.type == "cpu":
         yield ok("accelerator", "none; everything runs on the CPU")
     else:
-        yield from collected(device.type, _accelerated(model.float(), device))
+        difference = check_device(model.float(), device)
+        yield ok(device.type, "logits differ from the CPU by {difference:.1e}", difference=difference)
 
 
 def _near(what: str, differences: Tensor, sentence: str, **values: Any) -> HealthCheck:
     """Whether the largest of some differences is one of rounding."""
     most = float(differences.abs().max())
     return finding("ok" if most < MOST_DIFFERENCE else "wrong", what, sentence, difference=most, **values)
-
-
-def _accelerated(model: Transformer, device: torch.device) -> Iterator[HealthCheck]:
-    yield ok(device.type, "logits differ from the CPU by {difference:.1e}", difference=check_device(model, device))

@@ -68,9 +68,7 @@ def _whole(sealed: SealedRun, *, replay: bool) -> Iterator[HealthCheck]:
     """The checks of a run whose seal can be read."""
     damaged = {one.file for one in sealed.findings}
     missing = [own.missing for own in own_parts(sealed.config) if own.registered is None]
-    model, whole = None, list[Checkpoint]()
-    if not missing:
-        model = unloaded(sealed).eval()
+    model, whole = None if missing else unloaded(sealed), list[Checkpoint]()
 
     def loaded(folder: Path) -> Iterator[HealthCheck]:
         checkpoint = load_checkpoint(folder)
@@ -149,10 +147,9 @@ def repair_run(path: Path) -> tuple[str, ...]:
         UsageError: not a run, or nothing seals it.
         StorageError: a file cannot be written.
     """
-    RunFolder.open(path)
-    done: list[str] = []
+    folder, done = RunFolder.open(path), list[str]()
     with only_writer(path):
-        RunFolder.open(path).sweep()
+        folder.sweep()
         sealed = verify(path, deep=True)
         damaged = {one.file for one in sealed.findings}
         for one in sealed.findings:
@@ -225,8 +222,13 @@ def examine_study(path: Path) -> Diagnosis:
 
 
 def _runs(folder: Path, record: Record) -> Iterator[HealthCheck]:
-    kinds = [(kind, arm) for kind in (ARMS, TUNING) for arm in names(folder / kind)]
-    there = [f"{kind}/{arm}/{run}" for kind, arm in kinds for run in names(folder / kind / arm) if run[0] != "."]
+    there = [
+        f"{kind}/{arm}/{run}"
+        for kind in (ARMS, TUNING)
+        for arm in names(folder / kind)
+        for run in names(folder / kind / arm)
+        if run[0] != "."
+    ]
     for number, name in enumerate(there):
         names(folder / name)  # refuses a link
         checks = [*collected(N_("run"), checks_of(folder / name, replay=number == 0))]

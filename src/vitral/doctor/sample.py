@@ -12,10 +12,11 @@ from vitral.evaluation.copying import COPIED_WORDS, copied_share
 from vitral.runs import SealedRun
 from vitral.runs.summary import summarize_run
 from vitral.runs.zoo import zoo_name
+from vitral.training.deadline import FEWER_STEPS
 from vitral.training.plans import LADDER, MOST_PER_TOKEN
 from vitral.training.regularisation import most_passes
 
-TRIGRAM = 3
+TRIGRAM = "3"
 ENOUGH_TEXT = 100_000
 """Characters from which on a model of a text writes words that exist (docs/first-steps.md)."""
 LADDER_TOKENS = 2048
@@ -36,11 +37,14 @@ def facts_of(run: SealedRun) -> dict[str, Any]:
     config, summary, corpus = run.config, summarize_run(run.path).plain(), run.document("corpus")
     model, is_text = config.model, config.corpus.records is None and config.corpus.task is None
     tokens, per_step = corpus["split"].get("tokens", {}).get("train"), config.tokens_per_step
-    sizes = [size for size in LADDER if size.model["num_layers"] <= model.num_layers]
-    least = [size.least_steps for size in sizes if size.model["d_model"] <= model.d_model]
+    least = [
+        size.least_steps
+        for size in LADDER
+        if size.model["num_layers"] <= model.num_layers and size.model["d_model"] <= model.d_model
+    ]
     steps, curve = (summary["step"] or 0) - (config.training.schedule.begin or 0), summary["curve"]
-    samples, measured = run.metrics("sample"), run.metrics("evaluation")
-    best = [one for one in measured if one["step"] == summary["best_step"]]
+    samples, notes = run.metrics("sample"), [one["text"] for one in run.metrics("note")]
+    best = [one for one in run.metrics("evaluation") if one["step"] == summary["best_step"]]
     kept = ("step", "best_step", "parameters", "tokenizer", "vocab_size", "validation_loss", "test_loss", "objective")
     return {key: summary[key] for key in kept} | {
         "run": zoo_name(run.path) or str(run.path),
@@ -57,6 +61,11 @@ def facts_of(run: SealedRun) -> dict[str, Any]:
         "baselines": (summary["baselines"] or {}) if summary["objective"] == "next-token" else {},
         "copied": copied_share(samples[-1]) if samples else None,
         "exact": best[-1].get("test_exact_match") if best else None,
+        "shortfalls": [
+            one
+            for one in notes
+            if getattr(one, "sentence", "") == FEWER_STEPS and one.values["steps"] == summary["step"]
+        ],
         "problems": list(corpus.get("problems", ())),
     }
 
@@ -78,22 +87,15 @@ class SampleReason:
 
 def reasons(facts: Mapping[str, Any]) -> tuple[SampleReason, ...]:
     """What follows from `facts_of`, the most important first."""
-    copies, training = list(_of_copies(facts)), list(_of_training(facts))
-    problems, texts = list(_of_problems(facts)), list(_of_text(facts))
+    copies, training, texts = (list(found(facts)) for found in (_of_copies, _of_training, _of_text))
+    # Losses of a text with a problem measure something else than what was learned, so no advice follows from them.
+    problems = [SampleReason("problem", one, f"corpus {shlex.quote(facts['text'])}") for one in facts["problems"]]
     is_read = (facts["step"] or 0) * facts["tokens_per_step"] >= (facts["tokens"] or 0)
     if (facts["copied"] or 0) > MOSTLY or (problems and is_read):  # more time would make it copy more
         ordered = [*problems, *copies, *(one for one in training if not one.command.startswith("continue")), *texts]
-    elif problems:
-        ordered = [*training, *problems, *texts, *copies]
     else:
-        ordered = [*training, *texts, *copies]
+        ordered = [*training, *problems, *texts, *copies]
     return (*ordered, *_of_sampling(facts)) or tuple(_of_numbers(facts))
-
-
-def _of_problems(facts: Mapping[str, Any]) -> Iterator[SampleReason]:
-    """Why the losses measure something else than what was learned, so that no advice follows from them."""
-    text = shlex.quote(facts["text"])
-    yield from (SampleReason("problem", problem, f"corpus {text}") for problem in facts["problems"])
 
 
 def _of_copies(facts: Mapping[str, Any]) -> Iterator[SampleReason]:
@@ -109,12 +111,12 @@ def _of_copies(facts: Mapping[str, Any]) -> Iterator[SampleReason]:
 
 
 def _of_training(facts: Mapping[str, Any]) -> Iterator[SampleReason]:
-    """Whether the model had the steps that its size needs and its text allows."""
+    """Whether the model had the steps that were planned, that its size needs and its text allows."""
     run, text, tokens = shlex.quote(facts["run"]), shlex.quote(facts["text"]), facts["tokens"]
     step, parameters, enough = facts["step"] or 0, facts["parameters"] or 0, facts["most_passes"]
     a_pass = tokens / facts["tokens_per_step"] if tokens else math.inf
     most, last, best = (enough or 1) * a_pass, facts["last_validation_loss"], facts["validation_loss"]
-    is_weak = (facts["test_loss"] or 0) > facts["baselines"].get(str(TRIGRAM), math.inf)
+    is_weak = (facts["test_loss"] or 0) > facts["baselines"].get(TRIGRAM, math.inf)
 
     def longer(kind: str, sentence: str, until: float, **values: Any) -> SampleReason:
         minutes = max(1, math.ceil((until - step) * (facts["seconds_per_step"] or 1) / 60))
@@ -141,6 +143,7 @@ def _of_training(facts: Mapping[str, Any]) -> Iterator[SampleReason]:
     elif enough and step < FEW * most:
         sentence = N_("The text was read {passes:.1f} times; up to {enough} help: {minutes} min more.")
         yield longer("passes", sentence, most, passes=step / a_pass, enough=enough)
+    yield from (SampleReason("busy", one) for one in facts["shortfalls"])
     if best is not None and last - best > ROSE:
         sentence = N_(
             "After step {step:,} it learned the text by heart: the validation loss rose from {best:.2f} to {last:.2f} "

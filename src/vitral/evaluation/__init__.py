@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from vitral.core.lazy import lazily
 
 if TYPE_CHECKING:
-    from vitral.evaluation.baselines import NgramBaselines, baseline_name, loss_unit, neighbours, rank_among_baselines
+    from vitral.evaluation.baselines import NgramBaselines, baseline_name, neighbours, rank_among_baselines
     from vitral.evaluation.copying import Copy, copied_spans, longest_copy, novel_share, training_text
     from vitral.evaluation.losses import SplitLoss, evaluate_split, token_losses
     from vitral.evaluation.masking import FilledText, Masking, fill

@@ -7,19 +7,10 @@ from typing import Any
 
 from vitral.core.errors import UsageError
 from vitral.core.language import N_, _
-from vitral.runs.objectives import objective_name
 
 SAME = 0.0005
 """Nats per token in which two losses with three decimals may not differ."""
 _NAMES = {1: N_("unigram"), 2: N_("bigram"), 3: N_("trigram")}
-
-
-_UNITS = {"masked": N_("nats per masked token"), "label": N_("nats per label")}
-
-
-def loss_unit(objective: Any) -> str:
-    """The unit of a loss, by the training objective."""
-    return _(_UNITS.get(objective_name(objective), N_("nats per token")))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from vitral.evaluation.masking import Masking
 from vitral.model.config import ModelConfig
 from vitral.model.modes import evaluating
 from vitral.model.transformer import Transformer, first_target
-from vitral.runs.config import RunConfig
 
 FINAL_TOKENS = 5_000_000
 """Most tokens of the test split on which final losses are measured."""
@@ -230,14 +229,9 @@ def _right_answers(
     return np.logical_and.reduceat(is_right, begins)
 
 
-def reading_of_config(config: ModelConfig) -> Reading:
-    """How much a model reads of a record."""
-    return Reading(config.context_length, config.source_length, config.num_labels is not None)
-
-
-def reading_of_run(config: RunConfig) -> Reading:
-    """The same for a run that may not have a model yet: its labels are not counted before its text is read."""
-    return replace(reading_of_config(config.model), by_label=config.training.objective == "label")
+def reading_of_config(config: ModelConfig, objective: Any = None) -> Reading:
+    """How much a model reads of a record; before labels are counted, the objective tells that there are any."""
+    return Reading(config.context_length, config.source_length, objective == "label" or config.num_labels is not None)
 
 
 def predicted(

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,6 @@ from vitral.data.batches import IGNORED, Pair
 from vitral.data.tokenizers import Tokenizer
 from vitral.model.modes import evaluating
 from vitral.model.transformer import Transformer
-from vitral.runs.config import Masked, Mixed
 
 OTHER, KEPT = 0.1, 0.1
 """BERT's shares of the masked positions that get any token, and that keep theirs."""
@@ -81,16 +81,16 @@ class Masking:
         return masked, hidden
 
 
-def masking_of(objective: str | Masked | Mixed, tokenizer: Tokenizer) -> Masking | None:
-    """The masking of a masked language model; None for other objectives.
+def masking_of(objective: Any, tokenizer: Tokenizer) -> Masking | None:
+    """The masking of a masked language model, by its run's `training.objective`; None for other objectives.
 
     Raises:
         UsageError: the tokenizer has no mask token.
     """
-    return filling_of(objective, tokenizer) if isinstance(objective, Masked) else None
+    return filling_of(objective, tokenizer) if getattr(objective, "name", "") == "masked" else None
 
 
-def filling_of(objective: str | Masked | Mixed, tokenizer: Tokenizer) -> Masking | None:
+def filling_of(objective: Any, tokenizer: Tokenizer) -> Masking | None:
     """How a model is asked for hidden tokens: of a masked language model, or of a mixed one; None for other objectives.
 
     Raises:
@@ -105,7 +105,7 @@ def filling_of(objective: str | Masked | Mixed, tokenizer: Tokenizer) -> Masking
             name=tokenizer.name,
             mask=MASK,
         )
-    if isinstance(objective, Mixed):
+    if objective.name == "mixed":
         return Masking(objective.rate, token, share=objective.share, is_shifted=True)
     return Masking(objective.rate, token, tokenizer.vocab_size if objective.choice == "bert" else 0)
 
@@ -191,7 +191,7 @@ def fill(
     before, after = ([tokenizer.start], ()) if masking.is_shifted else around  # shifted: read one position earlier
     most = model.config.context_length - len(before) - len(after)
     if not 1 <= len(ids) <= most:
-        raise UsageError("fill: {tokens} tokens, expected 1 to {most}", tokens=len(ids), most=most)
+        raise UsageError("the text has {n:,} tokens; the model reads 1 to {most:,}", n=len(ids), most=most)
 
     def logs(row: Sequence[int], position: int) -> Float[Tensor, " vocab"]:
         """Log-probabilities of the token at a place, which is hidden."""

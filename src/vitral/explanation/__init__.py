@@ -5,7 +5,7 @@ from vitral.explanation.checks.report import CheckReport, Verdict
 from vitral.explanation.examples.example import Example
 from vitral.explanation.examples.file import load_example, parse_example
 from vitral.explanation.exercises.exercise import KINDS, Exercise, exercise_of
-from vitral.explanation.exercises.sheets import exercise_text, key_text
+from vitral.explanation.exercises.sheets import ExerciseSheet
 from vitral.explanation.narration import Choice
 from vitral.explanation.phrasebook import phrases
 from vitral.explanation.steps import Step
@@ -18,14 +18,13 @@ __all__ = [
     "Choice",
     "Example",
     "Exercise",
+    "ExerciseSheet",
     "RunView",
     "Step",
     "Verdict",
     "Walkthrough",
     "check",
     "exercise_of",
-    "exercise_text",
-    "key_text",
     "load_example",
     "parse_example",
     "phrases",

@@ -12,7 +12,7 @@ from vitral.explanation.examples.schema import CHOICES, ROTATED
 from vitral.explanation.expressions import Tree, compute, expanded
 from vitral.explanation.formulas import decimals, number
 from vitral.explanation.formulas.notation import Words
-from vitral.explanation.phrasebook import Phrases
+from vitral.explanation.phrasebook import Phrases, catalogue
 from vitral.explanation.recipe import RESIDUAL, SheetQuantity
 from vitral.explanation.rows import Beam, rule_of
 from vitral.explanation.sheet import SINGLE, Index, Sheet
@@ -333,10 +333,11 @@ class Narrator:
     def _laid_out(self, key: str) -> str:
         """The key of a sentence about rows, or of the same about columns."""
         other = f"{key}_columns"
-        return other if self.sheet.conventions.columns and self.say.has(other) else key
+        return other if self.sheet.conventions.columns and other in catalogue() else key
 
     def _short(self, value: Tensor) -> str:
-        return self.say.number(short(float(value)))
+        """A number for a sentence, without trailing zeros."""
+        return self.say.number(number(float(value), decimals(DIGITS, float(value))))
 
     def _percent(self, share: Tensor) -> str:
         return self.say.number(f"{float(share):.1%}")
@@ -362,12 +363,3 @@ def middle(count: int) -> int:
     (0, 1, 1, 2)
     """
     return count // 2
-
-
-def short(value: float) -> str:
-    """A number for a sentence, without trailing zeros.
-
-    >>> short(6.0), short(0.5), short(1 / 3)
-    ('6', '0.5', '0.333')
-    """
-    return number(value, decimals(DIGITS, value))

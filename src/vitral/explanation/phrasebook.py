@@ -11,11 +11,9 @@ from importlib import resources
 
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
-from vitral.core.language import COMMA, _, in_language, localised, recognised
-from vitral.core.language import LANGUAGES as NAMES
+from vitral.core.language import COMMA, LANGUAGES, _, in_language, localised, recognised
 from vitral.core.language import language as current_language
 
-LANGUAGES = tuple(NAMES)
 VERDICT = "verdict|"
 """Before words of the catalogue that have another translation elsewhere."""
 
@@ -45,11 +43,6 @@ class Phrases:
         """The phrase of a key, with its values filled in."""
         with in_language(self.language):
             return _(catalogue()[key], **values).removeprefix(VERDICT)
-
-    @staticmethod
-    def has(key: str) -> bool:
-        """Whether there is a phrase with this key."""
-        return key in catalogue()
 
     def translated(self, text: str) -> str:
         """A marked word of a formula in this language; other words stay as they are."""

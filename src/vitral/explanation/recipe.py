@@ -66,8 +66,6 @@ SCALES = {
 """The scaled scores by the name of the scale; those of any other are multiplied by its factor s."""
 RESIDUAL = ("attn_sum", "resid_mid", "mlp_sum", "resid_post")
 """Sums of the residual stream and the output of a sublayer."""
-OPTIONAL = ("b_q", "b_k", "b_v", "w_o", "b_o", "b_u", "b_gate", "b_up", "b_down")
-"""What a line does without; so do norms without gain and bias."""
 
 
 @dataclass(frozen=True)
@@ -377,7 +375,7 @@ class _Recipe:
         inside = tree.arguments[0] if tree.function == "rows" else tree
         if not isinstance(inside, Reference) or inside.name in self.values:
             return False
-        return inside.name in OPTIONAL or inside.name.endswith(("norm_gain", "norm_bias"))
+        return inside.name == "w_o" or inside.name.startswith("b_") or inside.name.endswith(("norm_gain", "norm_bias"))
 
     def filled(self, tree: Tree) -> Tree | None:
         """The parts of a line that depend on the sizes of the values."""

@@ -6,12 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.explanation.examples.numerals import value_of
 from vitral.explanation.expressions import Call, Constant, Reference, Tree
@@ -201,19 +199,3 @@ class Beam(Row):
             (words, [float(steps[before, after]) for before, after in pairwise((self.start, *words))])
             for words in map(tuple, hypotheses_of(steps, self.start, self.num_beams, self.length)[0].tolist())
         ]
-
-
-def word_index(word: Any, vocabulary: Sequence[str], where: str) -> int:
-    """The index of a word in the vocabulary.
-
-    Raises:
-        UsageError: the vocabulary does not contain it.
-    """
-    if word not in vocabulary:
-        raise UsageError(
-            "{where}: {word!r} is not in the vocabulary ({vocabulary})",
-            where=where,
-            word=word,
-            vocabulary=", ".join(vocabulary),
-        )
-    return list(vocabulary).index(word)

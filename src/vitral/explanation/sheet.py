@@ -89,7 +89,7 @@ class Sheet:
 
     def called(self, name: str) -> str:
         """The quantity as formulas call it."""
-        return self.names[name].letters if name in self.names else name
+        return self.names.get(name, Name(name)).letters
 
     def arithmetic(self, name: str, index: Index, *, through: Container[str] = ()) -> Arithmetic:
         """The computation of one cell.

@@ -138,7 +138,8 @@ def trace_text(
         encoder = _stack(model.encoder, on_source, given, source_rows, _of(activations, "encoder."), "encoder.")
         empty = replace(empty, sources=on_source.tokens)
     traced = _stack(model, empty, given, rows, activations)
-    choices = [] if model.config.num_labels else _choices(rules, beam)
+    names = () if model.config.num_labels else ("greedy", *(f"{rule}_{value:g}" for rule, value in rules))
+    choices = [*map(choice_of, names), *(choice_of(name, beam) for name in CHOICES[1:] if beam and names)]
     return replace(traced, ending=_ending(model, empty, activations, choices), encoder=encoder, recorder=recorder)
 
 
@@ -177,9 +178,10 @@ def _stack(
 
 def _called(prefix: str, sheet: Sheet) -> Sheet:
     """The sheet, whose quantities and parameters have a prefix in formulas."""
-    names = (*"Wbg", *sheet.values) if prefix else ()
-    more = {name: Name(prefix + name) for name in names} | ({"Concat(z)": Name(f"Concat({prefix}z)")} if prefix else {})
-    return replace(sheet, names={**sheet.names, **more})
+    if not prefix:
+        return sheet
+    names = {name: Name(prefix + name) for name in (*"Wbg", *sheet.values)}
+    return replace(sheet, names={**sheet.names, **names, "Concat(z)": Name(f"Concat({prefix}z)")})
 
 
 def refuse_unknown_steps(config: ModelConfig) -> None:
@@ -276,12 +278,6 @@ def _attention(attention: MultiHeadAttention | None) -> dict[str, Tensor]:
     if isinstance(scale, Tensor):
         values["factor"] = _exact(scale).flatten()
     return values
-
-
-def _choices(rules: Sequence[tuple[str, float]], beam: Beam | None) -> list[SheetQuantity]:
-    """The choice of the next token: greedy, under each rule, and by beam search."""
-    names = ("greedy", *(f"{rule}_{value:g}" for rule, value in rules))
-    return [*map(choice_of, names), *(choice_of(name, beam) for name in CHOICES[1:] if beam is not None)]
 
 
 def _beam(

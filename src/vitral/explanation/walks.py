@@ -288,7 +288,7 @@ def _refuse(option: str, index: int, count: int, first: int) -> None:
     """Refuse a place that is none of so many."""
     if not 0 <= index < count:
         raise UsageError(
-            "explain: --{option} {number}: there are {count}, counted from {first}",
+            "--{option} {number}: there are {count}, counted from {first}",
             option=option,
             number=index + first,
             count=count,

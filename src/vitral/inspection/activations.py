@@ -46,6 +46,8 @@ class Activations(dict[str, Tensor]):
         Raises:
             UsageError: there is none.
         """
+        if not self:
+            raise UsageError("nothing is recorded here; for gradients, run.cache(..., gradients=True)")
         if isinstance(name, tuple):
             block, step = f"blocks.{name[1] + self.blocks * (name[1] < 0)}.", f".{name[0]}"
             names = [own for theirs, own in aliases(self).items() if theirs.startswith(block) and theirs.endswith(step)]
@@ -91,7 +93,7 @@ def record(
         )
     lengths = list(zip(map(len, rows), map(len, read), strict=True))
     if wrong := [n for n, _ in lengths if not 1 <= n <= most] or [0] * (not rows):
-        raise UsageError("trace: {tokens} tokens, expected 1 to {context_length}", tokens=wrong[0], context_length=most)
+        raise UsageError("the text has {n:,} tokens; the model reads 1 to {most:,}", n=wrong[0], most=most)
     groups = [[at for at, each in enumerate(lengths) if each == one] for one in dict.fromkeys(lengths)]
     batches, read = ([torch.stack([each[at] for at in rows_at]) for rows_at in groups] for each in (rows, read))
     targets = [text_targets(model, batch).targets for batch in batches]

@@ -13,10 +13,9 @@ import math
 from base64 import b64decode, b64encode
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,7 +28,7 @@ from vitral.core.taps import SILENT, Tap
 from vitral.data import Tokenizer
 from vitral.inspection.numbers import RunningMean, numbers, rounded
 from vitral.inspection.softmax import entropy_share
-from vitral.inspection.targets import Tokens, passes, text_tokens
+from vitral.inspection.targets import Tokens, passes
 from vitral.model import Transformer
 
 Weights = Float[Tensor, "batch heads time time"]
@@ -58,8 +57,7 @@ LEAST_KEYS = 8
 """Queries that see fewer keys do not count, since even uniform attention has much weight on every kind there."""
 
 
-@dataclass(frozen=True)
-class Landmarks:
+class Landmarks(NamedTuple):
     """Which tokens of a vocabulary begin a word or contain a line break.
 
     Attributes:
@@ -131,10 +129,10 @@ def add_share(
     keys: Keys,
     queries: Queries,
 ) -> None:
-    """Include one pass in the mean weight of each head on keys, over the chosen queries that see one, in float64."""
+    """Include one pass in the mean weight of each head on keys, over the chosen queries that see one."""
     has = keys.any(dim=-1) & queries
     if has.any():
-        on_keys = (weights.double() * keys[:, None]).sum(dim=-1)
+        on_keys = (weights * keys[:, None]).sum(dim=-1)
         into.add((on_keys * has[:, None]).sum(dim=(0, 2)) / has.sum(), int(has.sum()))
 
 
@@ -182,7 +180,7 @@ def attended_distance(weights: Weights, queries: Queries) -> Float[Tensor, " hea
     """Mean attention distance, Σ_j w_ij |i - j| over the chosen queries, in positions (Vig & Belinkov 2019)."""
     time = weights.shape[-1]
     away = (torch.arange(time)[:, None] - torch.arange(time)[None, :]).abs()
-    return (weights.double() * away).sum(dim=-1)[..., queries].mean(dim=(0, 2))
+    return (weights * away).sum(dim=-1)[..., queries].mean(dim=(0, 2))
 
 
 def mean_entropy_share(
@@ -190,8 +188,8 @@ def mean_entropy_share(
     visible: Visible,
     queries: Queries,
 ) -> Float[Tensor, " heads"]:
-    """Mean `entropy_share` of each head over the chosen queries, in float64; 0 for a query that sees one key."""
-    shares = entropy_share(weights.double(), visible.sum(dim=-1).clamp(min=2).double())
+    """Mean `entropy_share` of each head over the chosen queries; 0 for a query that sees one key."""
+    shares = entropy_share(weights, visible.sum(dim=-1).clamp(min=2).double())
     return shares[..., queries].mean(dim=(0, 2))
 
 
@@ -288,17 +286,13 @@ def visible_by_layer(model: Transformer, time: int) -> list[Visible]:
     return [made[mask] for mask in masks]
 
 
-def attention_maps(model: Transformer, tokenizer: Tokenizer, text: str) -> list[dict[str, Any]]:
-    """The attention weights of all heads on a text.
+def attention_maps(model: Transformer, tokens: Tokens) -> list[dict[str, Any]]:
+    """The attention weights of all heads on a text, `[1, time]`.
 
     Returns:
         For each block {"layer", "heads"}, where `heads` are the maps as nested lists [heads][time][source]: rows are
         queries and sum to 1, columns are keys. An empty list for a model without attention.
-
-    Raises:
-        UsageError: an empty text, one longer than the context, or a character without a token.
     """
-    tokens = text_tokens(model, tokenizer, text)
     names = weight_names(model)
     seen = model.trace(tokens, names) if names else {}
     return [{"layer": layer, "heads": numbers(seen[name][0])} for layer, name in enumerate(names)]

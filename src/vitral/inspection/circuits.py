@@ -5,18 +5,17 @@ x_q and x_k the normalised streams of a query and a key, its score without biase
 and what it carries from the key to the query's stream is x_k W_OV, times the weight.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vitral.attention.multihead import MultiHeadAttention, head_matrices
+from vitral.attention.multihead import head_matrices
 from vitral.core.errors import UsageError
-from vitral.core.shown import Shown, Tabular
 from vitral.data import Tokenizer
 from vitral.inspection.lens import contribution_points, stream_points
+from vitral.inspection.numbers import PlainResult
 from vitral.inspection.targets import text_tokens
 from vitral.model import Transformer
 
@@ -32,7 +31,11 @@ def head_circuits(
     Raises:
         UsageError: the model has no attention, no such layer, or no such head.
     """
-    attention = _attention(model, layer)
+    if not 0 <= layer < len(model.blocks):
+        raise UsageError("layer: the layers are 0 to {last}, not {layer}", last=len(model.blocks) - 1, layer=layer)
+    attention: Any = model.blocks[layer].attn
+    if attention is None:
+        raise UsageError("layer: this model has no attention")
     if not 0 <= head < attention.num_heads:
         raise UsageError("head: the heads are 0 to {last}, not {head}", last=attention.num_heads - 1, head=head)
     kept, shared = head_matrices(attention), head * attention.num_kv_heads // attention.num_heads
@@ -40,29 +43,13 @@ def head_circuits(
     return (kept["w_q"][head] @ kept["w_k"][shared].T).detach(), (kept["w_v"][shared] @ w_o).detach()
 
 
-def _attention(model: Transformer, layer: int) -> MultiHeadAttention:
-    if not 0 <= layer < len(model.blocks):
-        raise UsageError("layer: the layers are 0 to {last}, not {layer}", last=len(model.blocks) - 1, layer=layer)
-    module: Any = model.blocks[layer].attn
-    if module is None:
-        raise UsageError("layer: this model has no attention")
-    return module
-
-
-@dataclass(frozen=True, repr=False)
-class Attribution(Shown, Tabular):
+class Attribution(PlainResult):
     """A logit as a sum over the parts of a model; see `attribute_logit`.
 
     Attributes:
         found: as plain data: `text`; `token` and `other`, their labels, `other` None if there is none; `position`;
             `logit`, of the token, or the difference to that of the other; `parts`, each a `part` and its `value`.
     """
-
-    found: dict[str, Any]
-
-    def plain(self) -> dict[str, Any]:
-        """Everything as plain data, ready for JSON."""
-        return self.found
 
     def records(self) -> list[dict[str, Any]]:
         """The parts, one row for each."""

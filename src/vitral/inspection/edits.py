@@ -26,10 +26,9 @@ from vitral.core.language import _
 from vitral.core.names import aliases
 from vitral.core.taps import SILENT, Editor
 from vitral.data import Tokenizer
-from vitral.evaluation import Masking
 from vitral.inspection.lens import plain_predictions, seen_at_targets
 from vitral.inspection.numbers import number
-from vitral.inspection.targets import text_targets, text_tokens
+from vitral.inspection.targets import Scored, text_tokens
 from vitral.model import Transformer
 
 WHERE = "edits"
@@ -158,7 +157,7 @@ def require_fitting(edit: Edit, heads: Mapping[str, int], time: int, other: int 
         raise UsageError(
             "positions: the sentence has the positions 0 to {last}, not {position}", last=time - 1, position=position
         )
-    as_long = whole or _is_between(edit)
+    as_long = whole or is_map(edit.at)
     if other is not None and (other != time if as_long else other <= position):
         raise UsageError(
             "from: the other sentence has {other} tokens; {name} needs {needed} here",
@@ -187,9 +186,9 @@ def existing(edits: Sequence[Edit], time: int, lengths: Mapping[str, int] | None
     made: list[Edit] = []
     for edit in edits:
         other = (lengths or {}).get(edit.other or "") or time
-        if other != time and _is_between(edit):
+        if other != time and is_map(edit.at):
             continue
-        if edit.columns is not None and _is_between(edit):
+        if edit.columns is not None and is_map(edit.at):
             edit = edit.model_copy(update={"columns": tuple(each for each in edit.columns if each < time)})
             if not edit.columns:
                 continue
@@ -203,9 +202,9 @@ def existing(edits: Sequence[Edit], time: int, lengths: Mapping[str, int] | None
     return tuple(made)
 
 
-def _is_between(edit: Edit) -> bool:
-    """Whether the last axis of what it changes is positions too."""
-    return edit.at.endswith(tuple(f".attn.{step}" for step in BETWEEN_POSITIONS))
+def is_map(name: str) -> bool:
+    """Whether the last axis of an activation is positions too."""
+    return name.endswith(tuple(f".attn.{step}" for step in BETWEEN_POSITIONS))
 
 
 def editor(edits: Sequence[Edit], others: Mapping[Edit, Tensor]) -> Editor:
@@ -345,21 +344,19 @@ def editing_tap(
 def effect_of_edits(
     model: Transformer,
     tokenizer: Tokenizer,
-    text: str,
+    scored: Scored,
     edits: Sequence[Edit],
     *,
     top: int = 5,
-    masking: Masking | None = None,
 ) -> dict[str, Any]:
     """What edits change of a model's predictions on a text.
 
     Args:
         model: in evaluation mode.
         tokenizer: the model's.
-        text: what it reads; of a masked language model, each position is masked in turn.
+        scored: the text with its targets, as of `text_targets`.
         edits: from `vitral.inspection.edits.edits_of`.
         top: how many of the most probable tokens are listed.
-        masking: of a masked language model.
 
     Returns:
         `edits` as plain data; `loss` and `edited_loss`, the mean over the targets in nats per token, None without any;
@@ -368,11 +365,9 @@ def effect_of_edits(
         Kullback-Leibler divergence of the edited prediction from the unedited one, in nats.
 
     Raises:
-        UsageError: an edit that does not fit; an empty text, one longer than the context, a character without a token.
+        UsageError: an edit that does not fit, or that needs a text which the model cannot read.
     """
-    tokens = text_tokens(model, tokenizer, text)
-    scored = text_targets(model, tokens, masking)
-    tap = editing_tap(model, tokens.shape[1], edits, lambda other: text_tokens(model, tokenizer, other))
+    tap = editing_tap(model, scored.inputs.shape[1], edits, lambda other: text_tokens(model, tokenizer, other))
     logits = {
         kind: seen_at_targets(model, scored, ["logits"], each)["logits"][0].cpu()
         for kind, each in (("before", SILENT), ("after", tap))

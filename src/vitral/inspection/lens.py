@@ -13,9 +13,8 @@ from torch import Tensor
 
 from vitral.core.taps import SILENT, Tap
 from vitral.data import Tokenizer
-from vitral.evaluation import Masking
 from vitral.inspection.numbers import number, numbers
-from vitral.inspection.targets import UNSCORED, Scored, passes, text_targets, text_tokens
+from vitral.inspection.targets import UNSCORED, Scored, Tokens, passes
 from vitral.model import ModelConfig, Transformer
 
 
@@ -81,9 +80,7 @@ def predicted(
     return torch.where(known, logs, torch.nan), torch.where(known, above + 1, 0)
 
 
-def logit_lens(
-    model: Transformer, tokenizer: Tokenizer, text: str, *, top: int = 5, masking: Masking | None = None
-) -> dict[str, Any]:
+def logit_lens(model: Transformer, tokenizer: Tokenizer, scored: Scored, *, top: int = 5) -> dict[str, Any]:
     """The logit lens of a text, after the embedding and after every sublayer.
 
     Of a masked language model each position is masked in turn and read where it is masked, so that its target is the
@@ -92,20 +89,15 @@ def logit_lens(
     Args:
         model: in evaluation mode.
         tokenizer: the model's.
-        text: what it reads.
+        scored: the text with its targets, as of `text_targets`.
         top: how many of the most probable tokens are listed.
-        masking: of a masked language model.
 
     Returns:
         `targets`: for each position the true token as {"id", "label"}, or None. `points`: for each point of the stream
         `point` (its name), `loss` (mean nats per token over the targets, None without any) and `positions`, each with
         `top` ([{"id", "label", "probability"}], the most probable first; of equals the lower id), `probability`, `rank`
         and `loss` of the target, None where there is none.
-
-    Raises:
-        UsageError: an empty text, one longer than the context, or a character without a token.
     """
-    scored = text_targets(model, text_tokens(model, tokenizer, text), masking)
     targets, points = scored.targets.amax(dim=0).cpu(), []
     streams = seen_at_targets(model, scored, stream_points(model.config))
     for point in stream_points(model.config):
@@ -124,7 +116,7 @@ def plain_predictions(
 ) -> dict[str, Any]:
     """A sentence's predictions as plain data: `loss` (mean over the targets) and `positions`, as of `logit_lens`."""
     logs, ranks = predicted(logits, targets)
-    order = logits.sort(dim=-1, descending=True, stable=True).indices[:, : max(0, top)]
+    order = logits.sort(dim=-1, descending=True, stable=True).indices[:, :top]
     shares = logits.double().softmax(dim=-1).gather(1, order)
     positions = []
     for log, rank, *likely in zip(logs.tolist(), ranks.tolist(), shares.tolist(), order.tolist(), strict=True):
@@ -157,22 +149,17 @@ def seen_at_targets(
     return {name: torch.cat(pieces)[None] for name, pieces in kept.items()}
 
 
-def residual_norms(model: Transformer, tokenizer: Tokenizer, text: str) -> dict[str, Any]:
+def residual_norms(model: Transformer, tokens: Tokens) -> dict[str, Any]:
     """Norms of the stream, and of what each sublayer contributes to it, at every position of a text.
 
     Args:
         model: in evaluation mode.
-        tokenizer: the model's.
-        text: what it reads; a masked language model reads it with nothing masked.
+        tokens: the text, `[1, time]`; a masked language model reads it with nothing masked.
 
     Returns:
         `stream`: for the embedding, the stream after each sublayer, and after the final norm, {"point", "mean",
         "positions"}; `added`: the same for the output of each sublayer, before a post-norm.
-
-    Raises:
-        UsageError: an empty text, one longer than the context, or a character without a token.
     """
-    tokens = text_tokens(model, tokenizer, text)
     names = {"stream": [*stream_points(model.config), "final_norm"], "added": contribution_points(model.config)}
     seen = model.trace(tokens, [*names["stream"], *names["added"]])
     norms = {name: value[0].cpu().double().norm(dim=-1) for name, value in seen.items()}

@@ -1,11 +1,14 @@
-"""Tensors as plain data: rounded, finite, None where there is no number; means of many passes."""
+"""Tensors as plain data: rounded, finite, None where there is no number; results of such data; means of many passes."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from vitral.core.shown import Shown, Tabular
 
 DIGITS = 6
 """Significant digits of a single number, decimal places of a list."""
@@ -43,6 +46,21 @@ def rounded(plain: Any) -> Any:
     if isinstance(plain, list):
         return [rounded(value) for value in plain]
     return number(plain) if isinstance(plain, float) else plain
+
+
+@dataclass(frozen=True, repr=False)
+class PlainResult(Shown, Tabular):
+    """A result that has all of its numbers as plain data.
+
+    Attributes:
+        found: the plain data.
+    """
+
+    found: dict[str, Any]
+
+    def plain(self) -> dict[str, Any]:
+        """Everything as plain data, ready for JSON."""
+        return self.found
 
 
 class RunningMean:

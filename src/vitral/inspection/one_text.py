@@ -54,9 +54,10 @@ def inspect_text(
         UsageError: an empty text, one longer than the context, or a character without a token.
     """
     tokens = text_tokens(model, tokenizer, text)
-    changed = effect_of_edits(model, tokenizer, text, edits, top=top, masking=masking) if edits else None
+    of_text = text_targets(model, tokens, masking)
+    changed = effect_of_edits(model, tokenizer, of_text, edits, top=top) if edits else None
     drawn = window_targets(model, part, windows, masking) if part is not None and windows is not None else None
-    scored = drawn or text_targets(model, tokens, masking)
+    scored = drawn or of_text
     read = tokens if drawn is None else drawn.inputs
     some = read[:: -(-len(read) // RELEVANCE[0]), : RELEVANCE[1]]
     source = tokens[0].cpu().numpy() if part is None else part.tokens
@@ -80,11 +81,11 @@ def inspect_text(
         },
         "tokens": [{"id": token, "label": tokenizer.label(token)} for token in tokens[0].tolist()],
         "measured_on": {"what": "text" if drawn is None else "windows", "rows": len(read), "length": read.shape[1]},
-        "attention": attention_maps(model, tokenizer, text),
+        "attention": attention_maps(model, tokens),
         "kinds": head_kinds(model, tokenizer, read),
         "ablation": ablations(model, scored),
-        "lens": logit_lens(model, tokenizer, text, top=top, masking=masking),
-        "norms": residual_norms(model, tokenizer, text),
+        "lens": logit_lens(model, tokenizer, of_text, top=top),
+        "norms": residual_norms(model, tokens),
         "relevance": None if masking is not None else weight_relevance(model, some, counts),
         **({} if changed is None else {"edited": changed}),
         "notes": notes(model, masking, has_targets=scored.count > 0),

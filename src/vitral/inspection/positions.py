@@ -106,7 +106,7 @@ def loss_beyond(model: Transformer, split: Split, multiple: int, *, most_tokens:
     why = _refusal(model, length)
     read = context_length if why else length
     stride = length + width * (windows - 1)
-    runs = window_starts(split, stride + 1, max(1, most_tokens // (windows * length)), stride=stride)
+    runs = window_starts(split, stride + 1, most_tokens // (windows * length), stride=stride)
     losses = [
         same_targets(window_nats(model, split, run + width * np.arange(windows), read), width, quarters) for run in runs
     ]
@@ -182,7 +182,7 @@ def loss_by_context(model: Transformer, split: Split, *, most_targets: int) -> d
         raise UsageError("loss_by_context: under this mask a position sees tokens that follow it")
     longest = 1 << (model.config.context_length.bit_length() - 1)
     half = max(1, longest // 2)
-    runs = window_starts(split, longest + 1, max(1, most_targets // half), stride=half)
+    runs = window_starts(split, longest + 1, most_targets // half, stride=half)
     if not len(runs):
         raise UsageError("the test part has no {length} tokens in a row", length=longest + 1)
     amounts = [1 << power for power in range(longest.bit_length())]

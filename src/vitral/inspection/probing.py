@@ -45,6 +45,8 @@ TINY = 1e-8
 MOST_CLASSES = 8
 FARTHEST = 3
 """Tokens to the border of a word, from which on they are one class."""
+BORDERS = {"word begin": -np.arange(FARTHEST), "word end": 1 + np.arange(FARTHEST)}
+"""By task, where a word may begin: back from a position and at it, and behind it."""
 SPLITS: tuple[str, ...] = ("train", "validation", "test")
 """On which a probe is fitted, its penalty is chosen, and it is scored: the keys of the mappings below."""
 Windows = Mapping[str, Int[np.ndarray, "windows time"]]
@@ -115,8 +117,8 @@ def linear_probes(
     }
     tokens, pairs = ({split: rows[:, middle - n : middle + 1] for split, rows in windows.items()} for n in (0, 1))
     at_middle = features(windows, lambda seen: seen[:, middle], tokens)
-    for task, distance in (("word begin", since_border), ("word end", until_border)):
-        classes = {split: distance(word[rows], middle) for split, rows in windows.items()}
+    for task, steps in BORDERS.items():
+        classes = {split: to_border(word[rows][:, middle + steps]) for split, rows in windows.items()}
         accuracies[task] = {name: linear_probe(each, classes) for name, each in at_middle.items()}
         accuracies[task]["control"] = linear_probe(at_middle["trained"], random_classes(pairs, classes, task))
     return accuracies
@@ -257,17 +259,8 @@ def with_mixed_words(row: Int[np.ndarray, " time"], word: Bool[np.ndarray, " voc
     return np.concatenate([row[: borders[0]], *mixed, row[borders[-1] :]])
 
 
-def since_border(begins: Bool[np.ndarray, "windows time"], middle: int) -> Int[np.ndarray, " windows"]:
-    """Tokens from the last beginning of a word at or before the position, `FARTHEST` at most."""
-    return _steps(begins[:, middle - np.arange(FARTHEST)])
-
-
-def until_border(begins: Bool[np.ndarray, "windows time"], middle: int) -> Int[np.ndarray, " windows"]:
-    """Tokens between the position and the next beginning of a word, `FARTHEST` at most."""
-    return _steps(begins[:, middle + 1 + np.arange(FARTHEST)])
-
-
-def _steps(begins: Bool[np.ndarray, "windows steps"]) -> Int[np.ndarray, " windows"]:
+def to_border(begins: Bool[np.ndarray, "windows steps"]) -> Int[np.ndarray, " windows"]:
+    """Steps to the first beginning of a word, `FARTHEST` where there is none among so many."""
     return np.where(begins.any(axis=1), begins.argmax(axis=1), FARTHEST)
 
 

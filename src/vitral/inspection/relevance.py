@@ -14,7 +14,6 @@ Near tokens matter more, and have more weight, whatever they are. So each readin
 given the distance. Where all ranks are equal, a correlation is 0.
 """
 
-import math
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,9 @@ from torch import Tensor
 
 from vitral.core.streams import numpy_stream
 from vitral.core.taps import Editor
+from vitral.evaluation.intervals import mean_interval
 from vitral.inspection.attention import LEAST_KEYS, weight_names
-from vitral.inspection.numbers import number
+from vitral.inspection.numbers import rounded
 from vitral.inspection.targets import passes, read_activation
 from vitral.model import Transformer
 
@@ -114,16 +114,16 @@ def attention_readings(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The weights [layers, heads, windows, queries, time], and the rollout to each layer; empty without attention."""
     names, weights, rolled = weight_names(model), list[Tensor](), list[Tensor]()
-    for _rows, seen in passes(model, inputs, names) if names else ():
+    if not names:
+        return np.empty(0), np.empty(0)
+    for _rows, seen in passes(model, inputs, names):
         layers = torch.stack([seen[name].transpose(0, 1).cpu().double() for name in names])
         until = [torch.eye(inputs.shape[1], dtype=torch.float64)]
         for mean in layers.mean(dim=1):
             until.append((mean @ until[-1] + until[-1]) / 2)
         weights.append(layers[:, :, :, queries])
         rolled.append(torch.stack(until[1:])[:, :, queries])
-    return (
-        (torch.cat(weights, dim=2).numpy(), torch.cat(rolled, dim=1).numpy()) if names else (np.empty(0), np.empty(0))
-    )
+    return torch.cat(weights, dim=2).numpy(), torch.cat(rolled, dim=1).numpy()
 
 
 def gradient_times_input(model: Transformer, inputs: Int[Tensor, "windows time"], queries: np.ndarray) -> Scores:
@@ -170,8 +170,7 @@ def _agreement(both: Float[np.ndarray, "two windows"]) -> Plain:
 
 
 def _interval(values: Float[np.ndarray, " windows"]) -> Plain:
-    from scipy.stats import t
-
-    count, mean = len(values), values.mean()
-    half = t.ppf(0.975, count - 1) * values.std(ddof=min(1, count - 1)) / math.sqrt(count)
-    return {"mean": number(mean), "low": number(mean - half), "high": number(mean + half)}
+    if not np.isfinite(values).all():  # of a model that diverged
+        return dict.fromkeys(("mean", "low", "high"))
+    found = mean_interval(values.tolist())
+    return rounded({"mean": found.mean, "low": found.low, "high": found.high})

@@ -316,7 +316,7 @@ def longest_loop(items: Sequence[Hashable]) -> int:
     >>> longest_loop("xabcabcabd")  # abcabcab
     8
     """
-    ids = np.unique([hash(item) for item in items], return_inverse=True)[1] if items else np.empty(0, np.int64)
+    ids = np.array([hash(item) for item in items])
     longest = 0
     for period in range(1, len(ids) // 2 + 1):
         differs = np.flatnonzero(np.concatenate([[True], ids[period:] != ids[:-period], [True]]))

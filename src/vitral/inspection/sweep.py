@@ -11,18 +11,16 @@ where nothing of the other sentence's difference is restored, 1 where all is. `w
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
 import torch
 
 from vitral.core.errors import UsageError
-from vitral.core.shown import Shown, Tabular
 from vitral.data import Tokenizer
 from vitral.inspection.edits import editor, edits_of
 from vitral.inspection.lens import contribution_points
-from vitral.inspection.numbers import number
+from vitral.inspection.numbers import PlainResult, number
 from vitral.inspection.targets import text_tokens
 from vitral.model import Transformer
 
@@ -32,8 +30,7 @@ LISTED = 10
 """Cells in the text of a sweep: those with the largest effects."""
 
 
-@dataclass(frozen=True, repr=False)
-class Sweep(Shown, Tabular):
+class Sweep(PlainResult):
     """What every place of a model does to the choice between two tokens; the module says how an effect is defined.
 
     Attributes:
@@ -42,12 +39,6 @@ class Sweep(Shown, Tabular):
             text and of the other sentence; `cells`, place after place: the `place` (an activation, its head in
             brackets), the `position`, the `token` there, the `effect`.
     """
-
-    found: dict[str, Any]
-
-    def plain(self) -> dict[str, Any]:
-        """Everything as plain data, ready for JSON."""
-        return self.found
 
     def records(self) -> list[dict[str, Any]]:
         """The cells, one row for each."""

@@ -18,7 +18,7 @@ from vitral.core.taps import SILENT, Tap
 from vitral.data import Split, Tokenizer
 from vitral.data.batches import too_short
 from vitral.evaluation import Masking
-from vitral.model import Transformer
+from vitral.model import Transformer, first_target
 
 Tokens = Int[Tensor, "batch time"]
 UNSCORED = -100
@@ -64,7 +64,7 @@ def require_readable(model: Transformer, tokens: Int[Tensor, "1 time"]) -> None:
     """Refuse a text without tokens, and one longer than the context."""
     if not 1 <= tokens.shape[1] <= model.config.context_length:
         raise UsageError(
-            "inspect: the text has {n} tokens; the model reads 1 to {most}",
+            "the text has {n:,} tokens; the model reads 1 to {most:,}",
             n=tokens.shape[1],
             most=model.config.context_length,
         )
@@ -99,7 +99,7 @@ def window_starts(split: Split, span: int, most: int | None, *, stride: int) -> 
     Args:
         split: the tokens.
         span: tokens of a window, the target of its last position included where targets are wanted.
-        most: windows wanted; of more, as many are chosen, evenly spread. None for all.
+        most: windows wanted, at least one; of more, as many are chosen, evenly spread. None for all.
         stride: tokens from the start of one window to the start of the next in a segment.
     """
     starts = np.concatenate(
@@ -164,9 +164,8 @@ def next_token_targets(
     sampled: bool = False,
 ) -> Scored:
     """Rows with the tokens that follow as targets, without those that the mask shows, unless it shows all."""
-    first = (0 if model.mask is None else model.mask.first_target()) or 0
     kept = following.clone()
-    kept[:, :first] = UNSCORED
+    kept[:, : first_target(model.mask)] = UNSCORED
     return Scored(inputs, kept, sampled)
 
 
@@ -199,31 +198,27 @@ def passes(
     names: Sequence[str],
     tap: Tap = SILENT,
     most_rows: int | None = None,
+    *,
+    bidirectional: bool = False,
 ) -> Iterator[tuple[slice, dict[str, Tensor]]]:
     """Forward passes over all rows, a few at a time: which rows, and their named activations after a tap's edits.
 
-    At most `most_rows` at a time; if None, as many as `rows_at_once` allows.
+    At most `most_rows` at a time; if None, so few that a pass takes less than about `MOST_BYTES`. Counted per position:
+    logits, their logarithms and float copies (three vocabularies), sixteen widths, and the weights of every head and
+    layer with four copies of one layer's. `bidirectional`: without a causal mask.
     """
-    for rows in rows_at_once(model, inputs, most_rows):
-        yield rows, model.trace(inputs[rows], names, tap=tap)
+    time, config = inputs.shape[1], model.config
+    weights = 0 if model.mask is None else config.num_heads * time * (config.num_layers + 4)
+    each = 4 * time * (3 * model.vocab_size + 16 * config.d_model + weights)
+    most = most_rows or max(1, MOST_BYTES // each)
+    for begin in range(0, len(inputs), most):
+        rows = slice(begin, begin + most)
+        yield rows, model.trace(inputs[rows], names, tap=tap, bidirectional=bidirectional)
 
 
 def read_activation(
     model: Transformer, inputs: Tokens, name: str, read: Callable[[Tensor], Tensor], *, bidirectional: bool = False
 ) -> Float[Tensor, "batch ..."]:
     """What `read` makes of one named activation, for all rows, on the CPU; `bidirectional`: without a causal mask."""
-    traced = (model.trace(inputs[rows], [name], bidirectional=bidirectional) for rows in rows_at_once(model, inputs))
-    return torch.cat([read(seen[name]).cpu() for seen in traced])
-
-
-def rows_at_once(model: Transformer, inputs: Tokens, most_rows: int | None = None) -> Iterator[slice]:
-    """Slices of at most `most_rows` rows; if None, small enough that a pass takes less than about `MOST_BYTES`.
-
-    Counted per position: logits, their logarithms and float copies (three vocabularies), sixteen widths, and the
-    weights of every head and layer with four copies of one layer's.
-    """
-    time, config = inputs.shape[1], model.config
-    weights = 0 if model.mask is None else config.num_heads * time * (config.num_layers + 4)
-    each = 4 * time * (3 * model.vocab_size + 16 * config.d_model + weights)
-    most = most_rows or max(1, MOST_BYTES // each)
-    return (slice(begin, begin + most) for begin in range(0, len(inputs), most))
+    traced = passes(model, inputs, [name], bidirectional=bidirectional)
+    return torch.cat([read(seen[name]).cpu() for _rows, seen in traced])

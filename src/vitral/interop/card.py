@@ -10,7 +10,7 @@ from typing import Any
 from vitral.core.errors import UsageError
 from vitral.data import SOURCES
 from vitral.data.answers import ANSWER, END
-from vitral.data.corpora import downloads
+from vitral.data.sources import downloads
 from vitral.decoding import asking
 from vitral.interop.proof import PROMPT, Draft, Proof
 from vitral.model import count_parameters

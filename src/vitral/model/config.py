@@ -54,7 +54,7 @@ class OwnFeedForward(OwnPart):
 def _norm_placement(norm: Any) -> Any:
     """The name of a norm is refused where its place is expected."""
     name = norm.get("name") if isinstance(norm, dict) else norm
-    if isinstance(name, str) and (name in OwnNorm.built_in or OwnNorm.names(name)):
+    if isinstance(name, str) and (name in OwnNorm.built_in or OwnNorm.named(name)):
         raise ValueError(
             _("norm is the place of the norms (pre, post, none); write norm_type = {name!r} for their kind", name=name)
         )

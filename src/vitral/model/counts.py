@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from vitral.attention.executions import PLAIN_UP_TO
 from vitral.attention.scales import OwnScale
 from vitral.core.parts import OwnPart
 from vitral.model.config import ModelConfig, OwnFeedForward, OwnNorm, OwnPositions
@@ -162,7 +163,7 @@ def single_matrices(config: ModelConfig, rows: Iterable[ParameterRow]) -> Iterat
     d_kv = config.kv_heads * config.d_head
     for row in rows:
         height, width = row.shape
-        if row.name.endswith("in_proj.weight"):
+        if row.part == "attention" and row.name.endswith("in_proj.weight"):
             parts = (config.num_heads * config.d_head, d_kv, d_kv)
         else:
             parts = (config.d_model,) * GATES if row.part == "recurrence" else (height,)
@@ -202,6 +203,13 @@ def kept_per_token(config: ModelConfig) -> int:
     block -= d * (1 if config.encoder is None else 2) if config.parallel else 0
     end = d * (1 + config.has_final_norm + bool(config.embedding_norm) + 3 * bool(config.head_transform))
     return end + (d if dropout.embedding else 0) + config.num_layers * block
+
+
+def plain_weights_per_token(config: ModelConfig) -> int:
+    """Attention weights kept per token where a CPU attends in bfloat16 by plain products; 0 where it is fused."""
+    if config.attention == "none" or config.context_length > PLAIN_UP_TO:
+        return 0
+    return config.num_layers * config.num_heads * config.context_length
 
 
 def _attention_rows(config: ModelConfig, block: str, part: str = "attn") -> list[ParameterRow]:

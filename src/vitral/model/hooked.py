@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
@@ -52,22 +53,26 @@ class HookedTransformer(Transformer):
 
 def _called(name: str, function: Any, before: Callable[[Tensor], Tensor] | None) -> Callable[[Tensor], Tensor]:
     try:
-        required = [one for one in inspect.signature(function).parameters.values() if one.default is one.empty]
+        known = inspect.signature(function).parameters.values()
     except ValueError:  # a function in C
-        required = []
-    more = (name,) if len([one for one in required if one.kind < one.VAR_POSITIONAL]) > 1 else ()
+        known = ()
+    more = (name,) if sum(one.default is one.empty and one.kind < one.VAR_POSITIONAL for one in known) > 1 else ()
 
     def edit(value: Tensor) -> Tensor:
         value = value if before is None else before(value)
         returned = function(value, *more)
         if returned is None:
             return value
-        if not isinstance(returned, Tensor) or returned.shape != value.shape:
+        kinds = value.dtype, torch.promote_types(value.dtype, torch.float32)  # both go on under autocast
+        if not isinstance(returned, Tensor) or returned.shape != value.shape or returned.dtype not in kinds:
             raise UsageError(
-                "hooked: {name}: the function returned {given}; expected a tensor of the shape {shape}, or None",
+                "hooked: {name}: the function returned {given}; expected a tensor of the shape {shape} {kind}, or None",
                 name=name,
-                given=list(returned.shape) if isinstance(returned, Tensor) else type(returned).__name__,
+                given=f"{list(returned.shape)} {returned.dtype}"
+                if isinstance(returned, Tensor)
+                else type(returned).__name__,
                 shape=list(value.shape),
+                kind=value.dtype,
             )
         return returned
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vitral.page.content import PageContent
     from vitral.page.tour import Stops
 
-SCRIPT = "page.js"
+SCRIPT, STYLE = "page.js", "page.css"
 BESIDE = "-2"
 """Ends the names of the parts of the model beside."""
 SERVER = "'self'"
@@ -70,19 +70,18 @@ def served_document(tour: "Stops" = None) -> str:
 
 def served_policy() -> str:
     """The policy of a server's answers, as a header; no page may frame them."""
-    return policy(asset(SCRIPT), asset("page.css"), SERVER) + "; frame-ancestors 'none'"
+    return policy(SERVER) + "; frame-ancestors 'none'"
 
 
 def _document(title: str, parts: dict[str, str], connect: str = NOWHERE) -> str:
-    style, script = asset("page.css"), asset(SCRIPT)
     return _SHELL.format(
         language=language(),
-        policy=policy(script, style, connect),
+        policy=policy(connect),
         title=html.escape(visible(title)),
         without_script=html.escape(_("This page computes its numbers itself and needs JavaScript.")),
         old=html.escape(_("If this line stays, the browser is too old for this page or the file is damaged.")),
-        style=style,
-        script=script,
+        style=asset(STYLE),
+        script=asset(SCRIPT),
         data="\n".join(_element(name, text) for name, text in parts.items()),
     )
 
@@ -122,18 +121,16 @@ def asset(name: str) -> str:
     return resources.files("vitral.page").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def policy(script: str, style: str, connect: str = NOWHERE) -> str:
-    """The content security policy: this script and this style by their hashes, images that the page makes itself.
+def policy(connect: str) -> str:
+    """The content security policy: script and style by their hashes, images that the page makes itself.
 
     A page that computes its numbers itself may also run its script once more, as a worker.
 
     Args:
-        script: the script, as it stands in the page.
-        style: the style.
         connect: where the page may fetch from.
     """
     return (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data: blob:; "
+        f"default-src 'none'; script-src '{_hash(SCRIPT)}'; style-src '{_hash(STYLE)}'; img-src data: blob:; "
         f"connect-src {connect}; worker-src {'blob:' if connect == NOWHERE else NOWHERE}; "
         "base-uri 'none'; form-action 'none'"
     )
@@ -144,8 +141,8 @@ def as_text(data: Any) -> str:
     return json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _hash(source: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(source.encode("utf-8")).digest()).decode("ascii")
+def _hash(name: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(asset(name).encode("utf-8")).digest()).decode("ascii")
 
 
 def _element(name: str, text: str) -> str:
@@ -171,9 +168,6 @@ def words(*codes: str) -> dict[str, list[str]]:
     """
     told: dict[str, list[str]] = {}
     for code in codes or LANGUAGES:
-        if code == "en":
-            told[code] = list(sentences())
-            continue
         with in_language(code):
             told[code] = [_(sentence) for sentence in sentences()]
     return told

@@ -8,7 +8,6 @@ head there: the one with the largest weight on a place that is neither the first
 before it. The page opens on the passage whose head is most telling. Everything is deterministic.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -20,8 +19,8 @@ from torch import Tensor
 from vitral.core.errors import VitralError
 from vitral.data import Split, Tokenizer
 from vitral.evaluation.ngrams import WittenBell
-from vitral.inspection.attention import landmarks
-from vitral.inspection.targets import rows_at_once
+from vitral.inspection.attention import landmarks, weight_names
+from vitral.inspection.targets import passes
 from vitral.model import Transformer
 
 HANDFUL = 5
@@ -34,8 +33,6 @@ _ENOUGH = 32
 """With fewer lines, words begin passages too."""
 _CONTESTED = 64
 """Contested places for which n-grams are asked."""
-_SHOWN = 0.75
-"""The share of a target that a page of pairs opens with."""
 _MOST_ASKED = 2**19
 """Probabilities of n-grams that are asked for, at most: of every token at every contested place."""
 NEUTRAL = (
@@ -95,7 +92,7 @@ def passages(
 
 
 def pairs(model: Transformer, tokenizer: Tokenizer, test: Split | None) -> list[tuple[str, str]]:
-    """Sources of the held-out split, each with the first part of its target, or with its label.
+    """Sources of the held-out split, each with its whole target, or with its label.
 
     Without any, an encoder-decoder is asked with what it can write; a model of labels with nothing.
     """
@@ -107,11 +104,10 @@ def pairs(model: Transformer, tokenizer: Tokenizer, test: Split | None) -> list[
             middle = tokens.index(test.answers.opens)
             found.append((tokens[:middle][:reads], tokens[middle + 1 : -1]))
     if model.encoder is not None:
-        found.sort(key=lambda each: -min(len(each[1]), LONGEST))
+        found = [each for each in found if len(each[1]) < model.config.context_length]
+        found.sort(key=lambda each: abs(len(each[1]) - LONGEST))
         found = found or [([*writable(model, tokenizer)][:reads], [])]
-    cut = [(source, target[: min(math.ceil(len(target) * _SHOWN), LONGEST)]) for source, target in found[:HANDFUL]]
-    most = model.config.context_length - 1
-    return [(tokenizer.decode(source), tokenizer.decode(target[:most])) for source, target in cut]
+    return [(tokenizer.decode(source), tokenizer.decode(target)) for source, target in found[:HANDFUL]]
 
 
 def _lines(tokenizer: Tokenizer, test: Split, context: int) -> list[tuple[int, ...]]:
@@ -174,10 +170,8 @@ def _near_ties(model: Transformer, rows: list[tuple[int, ...]]) -> Iterator[tupl
 def _two_best(
     model: Transformer, inputs: Int[Tensor, "rows time"]
 ) -> tuple[Int[Tensor, "rows time 2"], Float[Tensor, "rows time 2"]]:
-    found = []
-    for rows in rows_at_once(model, inputs):
-        with torch.inference_mode():
-            found.append(model(inputs[rows]).float().softmax(dim=-1).topk(2, dim=-1))
+    read = passes(model, inputs, ["logits"])
+    found = [seen["logits"].float().softmax(dim=-1).topk(2, dim=-1) for _rows, seen in read]
     return torch.cat([each.indices for each in found]), torch.cat([each.values for each in found])
 
 
@@ -199,8 +193,7 @@ def _beginnings(tokenizer: Tokenizer, rows: list[tuple[int, ...]]) -> list[tuple
 def _telling(model: Transformer, tokenizer: Tokenizer, ids: tuple[int, ...]) -> tuple[Passage, float]:
     """The passage with its telling head, and that head's largest weight on a telling place."""
     text, last = tokenizer.decode(ids), len(ids) - 1
-    layers = 0 if model.mask is None else model.config.num_layers
-    names = [f"blocks.{layer}.attn.weights" for layer in range(layers)]
+    names = weight_names(model)
     places = slice(1, last - 1) if last > 2 else slice(0, last)
     if not names or not last:
         return Passage(text, last), 0.0

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from vitral.core.language import _, language, number
+from vitral.core.language import _, number
 from vitral.core.text import NONE, unbroken
 from vitral.explanation import CheckReport, walk_example
 from vitral.explanation.checks.report import ORDER, CheckedQuantity, ReportText, Verdict
@@ -49,8 +49,8 @@ def check_sections(report: CheckReport, say: Phrases) -> list[Section]:
 
 def page_of(report: CheckReport) -> str:
     """The verdict, what is not right, and the computation."""
-    say, example = phrases(language()), report.example.told()
-    sections = [*check_sections(report, say), *to_sections(walk_example(example, language=language()))]
+    example = report.example.told()
+    sections = [*check_sections(report, phrases()), *to_sections(walk_example(example))]
     return page(example.title, sections, lead=example.note)
 
 
@@ -61,8 +61,7 @@ def marked_page(name: str, grade: SheetGrade) -> str:
         name: the student's, as a file name.
         grade: of the sheet.
     """
-    points = {"points": points_text(grade.points), "most": points_text(grade.most)}
-    verdict = _("{points} of {most} points.", **points)
+    verdict = _("{points} of {most} points.", points=points_text(grade.points), most=points_text(grade.most))
     if grade.first_wrong:
         verdict = f"{verdict} {_('The first wrong step is {step}.', step=grade.first_wrong)}"
     legend = _("✓ right, ≈ rounding, ↳ follows from an earlier wrong number, ✗ wrong in itself.")

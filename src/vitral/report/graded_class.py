@@ -114,8 +114,8 @@ class GradedClass(Shown, Tabular):
         if grade is None or len(grade.unexplained) < LEAST_ALIKE:
             return []
         same = grade.key, grade.unexplained
-        others = [(other.name, other.grade) for other in self.graded if other is not sheet]
-        return [name for name, other in others if other and (other.key, other.unexplained) == same]
+        others = (other for other in self.graded if other is not sheet)
+        return [other.name for other in others if other.grade and (other.grade.key, other.grade.unexplained) == same]
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain data, in English."""
@@ -184,8 +184,8 @@ class GradedClass(Shown, Tabular):
             mean=mean,
             most=most,
         )
-        first = max(self.steps(), key=lambda step: step.first, default=None)
-        if first is None or not first.first:
+        first = max(self.steps(), key=lambda step: step.first)
+        if not first.first:
             return f"{counted} {_('No number is wrong in itself.')}"
         if [step.first for step in self.steps()].count(first.first) > 1:
             return counted  # several, equally often

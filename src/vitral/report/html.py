@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from vitral.core import language as languages
-from vitral.core.language import _
+from vitral.core.language import _, in_language
 from vitral.core.text import visible
 from vitral.report.sections import (
     CellTable,
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 INK, MUTED, GRID, PAPER = "#1b1f24", "#59636e", "#d8dde3", "#ffffff"
 """Foreground, secondary text, grid and background of figures; a page maps them to its own (dark) colours."""
 _THEMED = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--line)", PAPER: "var(--paper)"}
-_SVG_STYLE = re.compile(r"<defs>\s*<style.*?</style>\s*</defs>", re.DOTALL)
-_SVG_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
+_OF_THE_FILE = re.compile(r"<defs>\s*<style.*?</style>\s*</defs>|<metadata>.*?</metadata>", re.DOTALL)
 
 
 def page(
@@ -47,7 +46,6 @@ def page(
     lead: str = "",
     footer: str = "",
     language: str | None = None,
-    contents: str | None = None,
 ) -> str:
     """A whole HTML document.
 
@@ -57,11 +55,10 @@ def page(
         lead: a sentence or two below the title.
         footer: a line at the end, for example what made the page.
         language: "en" or "pt"; the current one if None.
-        contents: name of the table of contents, in that language; the usual one if None.
     """
-    words = {"title": title, "lead": lead, "footer": footer}
-    words |= {"contents": contents or _("Contents"), "language": language_code(language)}
-    return templates().get_template("page.html").render(**words, **rendered(sections))
+    with in_language(language or languages.language()):
+        words = {"title": title, "lead": lead, "footer": footer, "contents": _("Contents"), "language": language_code()}
+        return templates().get_template("page.html").render(**words, **rendered(sections))
 
 
 def rendered(sections: Sequence[Section]) -> dict[str, Any]:
@@ -172,8 +169,7 @@ def inline_svg(svg: str, prefix: str) -> str:
         svg: text of a file that `style.save` wrote.
         prefix: unique on the page.
     """
-    svg = svg[svg.index("<svg") :]
-    svg = _SVG_METADATA.sub("", _SVG_STYLE.sub("", svg))
+    svg = _OF_THE_FILE.sub("", svg[svg.index("<svg") :])
     svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
     svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", svg)
     for colour, variable in _THEMED.items():
@@ -181,9 +177,9 @@ def inline_svg(svg: str, prefix: str) -> str:
     return svg.replace("<svg ", '<svg aria-hidden="true" focusable="false" ', 1).strip()
 
 
-def language_code(language: str | None = None) -> str:
-    """The BCP 47 code of a language of ours, for screen readers and hyphenation; of the current one if None."""
-    return {"pt": "pt-BR"}.get(language or languages.language(), "en")
+def language_code() -> str:
+    """The BCP 47 code of the current language, for screen readers and hyphenation."""
+    return {"pt": "pt-BR"}.get(languages.language(), "en")
 
 
 @cache

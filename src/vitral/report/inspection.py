@@ -59,16 +59,17 @@ def inspection_page(data: Inspection) -> str:
 def summary(data: Inspection) -> str:
     """The text, the run, and the loss, in two or three sentences."""
     count, measured = len(data["tokens"]), data["measured_on"]
-    read = ngettext(
-        "{text!r} ({number} token), run {run}, step {step:,}.",
-        "{text!r} ({number} tokens), run {run}, step {step:,}.",
-        count,
-        text=data["text"],
-        number=count,
-        run=data["run"],
-        step=data["step"],
-    )
-    parts = [read]
+    parts = [
+        ngettext(
+            "{text!r} ({number} token), run {run}, step {step:,}.",
+            "{text!r} ({number} tokens), run {run}, step {step:,}.",
+            count,
+            text=data["text"],
+            number=count,
+            run=data["run"],
+            step=data["step"],
+        )
+    ]
     if (final := data["lens"]["points"][-1]["loss"]) is not None:
         parts.append(_("Loss on the text: {loss:.3f} nats per token.", loss=final))
     if measured["what"] == "windows":
@@ -166,8 +167,9 @@ def _interval(data: dict[str, float | None]) -> str:
 def norm_table(data: Inspection) -> Table:
     """Mean norms of the stream, and of what was added just before."""
     added = {_after(point["point"]): point["mean"] for point in data["norms"]["added"]}
-    stream = [(point["point"], point["mean"]) for point in data["norms"]["stream"]]
-    rows = [(point, _fixed(mean), _fixed(added.get(point))) for point, mean in stream]
+    rows = [
+        (point["point"], _fixed(point["mean"]), _fixed(added.get(point["point"]))) for point in data["norms"]["stream"]
+    ]
     columns = (_("point"), _("stream"), _("added by the sublayer"))
     return Table(_("Norms, mean over the positions"), columns, rows)
 

@@ -3,12 +3,11 @@
 import math
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from vitral.core.errors import UsageError
 from vitral.core.language import _, number
 from vitral.core.text import minus, signed
 from vitral.report.html import INK, MUTED, PAPER
@@ -33,8 +32,7 @@ SIGNS = {
 """By verdict its colour, its marker, one of its own for readers who see no colour, and the colour inside."""
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One estimate.
 
     Attributes:
@@ -96,34 +94,29 @@ def interval_plot(
     give the verdict: a triangle down for better, up for worse, a square for equivalent, an empty circle for undecided.
 
     Args:
-        rows: in the order of the table beside the figure; groups are in the order of their first row.
+        rows: at least one, in the order of the table beside the figure; groups are in the order of their first row.
         x_label: the quantity and its unit.
         title: above everything; empty for none.
         are_differences: whether zero is on the axis and the numbers have signs.
         margin: of equivalence: a grey band on both sides of zero; 0 for none.
         digits: after the point, of the numbers at the right.
         unit: after each of these numbers, such as "%".
-
-    Raises:
-        UsageError: there is no row.
     """
-    if not rows:
-        raise UsageError("no row has a value, so there is nothing to draw")
     groups = list(dict.fromkeys(row.group for row in rows))
     lines: list[Row | str] = []
     for group in groups:
         lines += [group] * bool(group)
         lines += [row for row in rows if row.group == group]
     figure, (axes,) = sheet(AROUND + ROW * len(lines), title)
-    limits = _limits(rows, margin) if are_differences else None
-    if limits is not None:
+    limits = _limits(rows, margin) if are_differences else (-math.inf, math.inf)
+    if are_differences:
         axes.set_xlim(*limits)
         axes.axvline(0.0, color=INK, linewidth=1.0, zorder=1.5)
     if margin:
         axes.axvspan(-margin, margin, zorder=0.5, **BAND)
     for y, row in enumerate(lines):
         if isinstance(row, Row):
-            _draw(axes, row, y, limits or (-math.inf, math.inf))
+            _draw(axes, row, y, limits)
     axes.set_yticks(
         range(len(lines)), ["" if isinstance(row, str) else textwrap.fill(drawable(row.label), NAME) for row in lines]
     )

@@ -3,7 +3,6 @@
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -70,12 +69,10 @@ def line_plot(
         UsageError: no line has a point that the axes can show.
     """
     figure, (axes,) = sheet(HEIGHT, title)
-    shown, names, drawn = [_fitting(line, x, y) for line in lines], [], 0
-    if not any(line.x for line in shown):
+    shown, names, drawn = [one for line in lines if (one := _fitting(line, x, y)).x], [], 0
+    if not shown:
         raise UsageError("no line has a finite value, so there is nothing to draw")
     for line in shown:
-        if not line.x:
-            continue
         colour = _draw(axes, line, drawn)
         drawn += line.look != "theory"
         if line.label:
@@ -85,7 +82,7 @@ def line_plot(
         axes.axhline(value, **_REFERENCE)
     axes.set(xlabel=drawable(x.label), ylabel=drawable(y.label))
     if are_losses:
-        _frame(axes, [line for line in shown if line.x], references)
+        _frame(axes, shown, references)
         names = [(f"{label}  {minus(number(value, '.3f'))}", value, *how) for label, value, *how in names]
     _scale(axes, x, y)
     _name(axes, names)
@@ -167,7 +164,7 @@ def _fitting(line: Line, x: Axis, y: Axis) -> Line:
     series = {
         name: [values[at] for at in keep] for name in ("x", "y", "low", "high") if (values := getattr(line, name))
     }
-    return replace(line, **series)
+    return line._replace(**series)
 
 
 def _shows(axis: Axis, value: float | None) -> bool:

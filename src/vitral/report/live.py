@@ -21,7 +21,6 @@ from vitral.explanation.examples.file import parse_example
 from vitral.explanation.examples.schema import CHOICES
 from vitral.explanation.exercises.sheets import ExerciseSheet
 from vitral.explanation.formulas import latex, mathml
-from vitral.explanation.narration import Choice
 from vitral.explanation.phrasebook import Phrases, catalogue, phrases
 from vitral.explanation.sheet import Sheet, sheet_graph
 from vitral.explanation.steps import Panel, Step
@@ -36,37 +35,7 @@ from vitral.report.sections import (
     Paragraph,
     Section,
 )
-from vitral.report.walkthrough import document, formula_of, steps_in_latex, to_page, to_sections
-
-
-def to_live(
-    example: Example,
-    choice: Choice | None = None,
-    *,
-    blanks: Collection[str] | None = None,
-    digits: int = 3,
-    language: str | None = None,
-) -> str:
-    """A self-contained HTML document that computes.
-
-    Without `blanks` it is the page of the walkthrough, and every given number can be edited. With them it is an
-    exercise: the given numbers, and empty tables of these quantities, each cell judged when it is filled in.
-
-    Args:
-        example: the computation.
-        choice: of heads and cells worked through at first.
-        blanks: names of the quantities to fill in, as in the example's claims; see `blanks_of`.
-        digits: after the point.
-        language: "en" or "pt"; the current one if None.
-
-    Raises:
-        UsageError: a head, position or column that does not exist.
-    """
-    say = phrases(language)
-    if blanks is not None:
-        return _exercise(example, frozenset(blanks), digits, say)
-    walkthrough = walk_example(example, choice, say.language)
-    return to_page(walkthrough, digits=digits, before=live_tables(walkthrough, digits))
+from vitral.report.walkthrough import document, formula_of, steps_in_latex, to_sections
 
 
 def blanks_of(example: Example) -> tuple[str, ...]:
@@ -118,10 +87,18 @@ def _plain(value: Tensor) -> list[float | str]:
 # The exercise.
 
 
-def _exercise(example: Example, blanks: frozenset[str], digits: int, say: Phrases) -> str:
-    example = example.told(say.language)
+def exercise_page(example: Example, *, digits: int = 3) -> str:
+    """An exercise as a self-contained page: the given numbers, and empty tables of the quantities of `blanks_of`.
+
+    Each cell is judged when it is filled in.
+
+    Args:
+        example: the computation.
+        digits: after the point, of the given numbers.
+    """
+    example, say = example.told(), phrases()
     graph = sheet_graph(example.sheet)
-    order = [quantity.name for quantity in example.sheet.quantities if quantity.name in blanks & set(graph["outputs"])]
+    order = [name for name in blanks_of(example) if name in graph["outputs"]]
     file = _file(example, order)
     name = example.path.name if example.path else "exercise.toml"
     words = _words("practice", say)
@@ -131,12 +108,10 @@ def _exercise(example: Example, blanks: frozenset[str], digits: int, say: Phrase
     sections: list[Section] = [Paragraph(example.note)] if example.note else []
     sections += [Paragraph(say("practice.how", decimals=example.decimals))]
     sections += [LiveTables(data, say("practice.title"), say("practice.clear"), saved)]
-    steps = walk_example(example, None, say.language).steps
-    open_steps = [step for step in steps if step.name == "given" or step.name in order]
-    for step in open_steps:
-        sections += [Heading(step.title, 2), *_blank_step(step, order, digits, say)]
-    words = {"lead": say("practice.intro"), "footer": say("page.footer"), "contents": say("page.contents")}
-    return page(example.title, sections, language=say.language, **words)
+    for step in walk_example(example).steps:
+        if step.name == "given" or step.name in order:
+            sections += [Heading(step.title, 2), *_blank_step(step, order, digits, say)]
+    return page(example.title, sections, lead=say("practice.intro"), footer=say("page.footer"))
 
 
 def _blank_step(step: Step, blanks: Collection[str], digits: int, say: Phrases) -> list[Section]:
@@ -201,7 +176,7 @@ def practice_page(sheet: ExerciseSheet) -> str | None:
     if any(quantity.derivative for quantity in sheet.key.sheet.quantities):
         return None
     example = parse_example(sheet.toml, Path(f"{sheet.exercise.name}.toml"))
-    return to_live(example, blanks=blanks_of(example), digits=sheet.exercise.decimals)
+    return exercise_page(example, digits=sheet.exercise.decimals)
 
 
 def sheet_latex(sheet: ExerciseSheet, *, is_key: bool = False) -> str:

@@ -57,7 +57,12 @@ def attention_maps(weights: ArrayLike, labels: Sequence[str], *, title: str = ""
             axis.set_ticks(range(0, len(short), every), short[::every], fontsize=size)
         axes.tick_params(axis="x", rotation=90 if max(map(len, short)) > 2 else 0)
         axes.set(xlabel=_("key"), ylabel=_("query"), box_aspect=matrix.shape[0] / matrix.shape[1])
-    _bar(figure, plots[: len(values)])
+    # The scale too is drawn as vector paths.
+    colours = matplotlib.cm.ScalarMappable(Normalize(0.0, 1.0), WEIGHTS.resampled(BAR_STEPS))
+    bar = figure.colorbar(colours, ax=plots[: len(values)], label=_("attention weight"), shrink=0.8, aspect=16)
+    assert bar.solids is not None
+    bar.solids.set(rasterized=False, edgecolor="face", linewidth=0.4)
+    bar.ax.grid(visible=False)
     return figure
 
 
@@ -85,15 +90,6 @@ def _shade(axes: Axes, values: np.ma.MaskedArray, size: float | None) -> None:
 def _short(label: str) -> str:
     line = drawable(label)
     return line if len(line) <= MOST_LABEL else f"{line[: MOST_LABEL - 1]}…"
-
-
-def _bar(figure: Figure, plots: Sequence[Axes]) -> None:
-    """The scale, drawn as vector paths."""
-    colours = matplotlib.cm.ScalarMappable(Normalize(0.0, 1.0), WEIGHTS.resampled(BAR_STEPS))
-    bar = figure.colorbar(colours, ax=list(plots), label=_("attention weight"), shrink=0.8, aspect=16)
-    assert bar.solids is not None
-    bar.solids.set(rasterized=False, edgecolor="face", linewidth=0.4)
-    bar.ax.grid(visible=False)
 
 
 @styled

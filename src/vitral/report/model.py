@@ -59,7 +59,7 @@ class ModelCount(Shown, Tabular):
             "vocab_size": self.vocab_size,
             "batch_size": self.batch_size,
             "model": self.config.plain(),
-            "rows": [asdict(row) for row in self.rows],
+            "rows": self.records(),
             "cost": asdict(self.cost),
             "optimizer": self.optimizer,
             "optimizer_flops": self.optimizer_flops,
@@ -143,7 +143,7 @@ def size_of(count: int) -> str:
 
 PARAMETERS = (
     Column("name", N_("name")),
-    Column("part", N_("part"), lambda part: _(part) if part else "", is_prose=True),
+    Column("part", N_("part"), lambda part: _(part or ""), is_prose=True),
     Column("shape", N_("shape"), lambda shape: "×".join(map(str, shape or ())), is_prose=True),
     Column("formula", N_("formula"), lambda formula: formula or "", is_prose=True),
     Column("count", N_("parameters"), whole),

@@ -9,7 +9,7 @@ import tomli_w
 from vitral.core.language import N_, _
 from vitral.core.process import program
 from vitral.doctor.sample import WhySample
-from vitral.evaluation import NgramBaselines, baseline_name, loss_unit, rank_among_baselines
+from vitral.evaluation import NgramBaselines, baseline_name, rank_among_baselines
 from vitral.evaluation.copying import COPIED_WORDS
 from vitral.model import parameter_table
 from vitral.report.folder import ReportFolder
@@ -21,7 +21,7 @@ from vitral.report.survey import on_reading
 from vitral.report.tables import Column, Table, decimals, whole
 from vitral.runs import SealedRun, enter
 from vitral.runs.loading import warn_on_stderr
-from vitral.runs.objectives import predicts_next
+from vitral.runs.objectives import loss_unit, predicts_next
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -113,8 +113,8 @@ def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: Repo
     if not evaluations or baselines is None:
         state, origin = _("There is no evaluation yet."), run.imported
         if origin is not None:
-            where = {"source": origin.get("source"), "form": origin.get("form")}
-            state = _("Imported from {source} ({form}); it was not trained here.", **where)
+            sentence = N_("Imported from {source} ({form}); it was not trained here.")
+            state = _(sentence, source=origin["source"], form=origin["form"])
         caption = _("Training loss of single steps, with dropout where there is any.")
         figure = [report.figure(drawn, "losses", caption, _("The training loss."))] if drawn is not None else []
         return [Paragraph(state), *figure]
@@ -128,14 +128,14 @@ def loss_sections(run: SealedRun, baselines: NgramBaselines | None, report: Repo
     notes = [SINGLE_STEPS if events["step"] else MEAN_OF_BATCHES]
     notes += [HOLLOW] * bool(events["early"]) + [GRAY] * (beside is not None)
     figure = [] if drawn is None else [report.figure(drawn, "losses", " ".join(map(_, notes)), finding)]
+    exact = Column("test_exact_match", N_("exact answers of test"), decimals(3))
     columns = (
         Column("step", N_("step"), whole),
         Column("train_loss", N_("training"), decimals(3)),
         Column("validation_loss", N_("validation"), decimals(3)),
         Column("test_loss", N_("test"), decimals(3)),
+        *[exact] * (exact.key in last),
     )
-    exact = Column("test_exact_match", N_("exact answers of test"), decimals(3))
-    columns = (*columns, *[exact] * (exact.key in last))
     rows = list[dict[str, Any]]()
     for event in evaluations:  # the last logged step, as the figure draws it
         logged = [one["loss"] for one in events["step"] if one["step"] <= event["step"]]

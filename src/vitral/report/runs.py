@@ -17,17 +17,13 @@ from vitral.report.html import page
 from vitral.report.markdown import plain_text
 from vitral.report.sections import Heading, Paragraph, Section
 from vitral.report.tables import Column, Table, data_table, decimals, whole
-from vitral.runs.summary import FoundRuns, RunSummary, readable_path, runs_below
+from vitral.runs.summary import RunSummary, readable_path, runs_below
 
 SCHEMA = 1
 PAGE = "runs.html"
 Order = Literal["loss", "time", "name"]
-STATES = {
-    "finished": N_("finished"),
-    "running": N_("running"),
-    "stopped": N_("stopped"),
-    "damaged": N_("damaged"),
-}
+STATES = (N_("finished"), N_("running"), N_("stopped"), N_("damaged"))
+"""Of runs, as `_` translates them."""
 
 
 def _when(value: float | None) -> str:
@@ -64,22 +60,21 @@ def runs_table(caption: str, keys: Sequence[str], rows: Sequence[Mapping[str, An
 
 
 @dataclass(frozen=True, repr=False)
-class RunList(Shown, Tabular, FoundRuns):
+class RunList(Shown, Tabular):
     """The runs below a folder, in order; print it to read it.
 
     Attributes:
         folder: that was searched.
         runs: in the chosen order.
-        notes: what was not looked into, one English sentence each.
-        order: "loss" (runs of one text and tokenizer together, best first), "time" (newest first) or "name".
     """
 
-    order: Order = "loss"
+    folder: Path
+    runs: tuple[RunSummary, ...]
 
     def plain(self) -> dict[str, Any]:
         """Everything as plain data."""
         runs = [{**run.plain(), **derived(run)} for run in self.runs]
-        return {"schema": SCHEMA, "folder": readable_path(self.folder), "runs": runs, "notes": list(self.notes)}
+        return {"schema": SCHEMA, "folder": readable_path(self.folder), "runs": runs}
 
     def records(self) -> list[dict[str, Any]]:
         """One row for each run."""
@@ -111,12 +106,10 @@ class RunList(Shown, Tabular, FoundRuns):
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """The way to read the losses, and the folders that were not read."""
+        """The way to read the losses."""
         groups = {run.test_tokens for run in self.runs if run.test_loss is not None}
-        comparable = [
-            _("Losses can be compared where text and tokenizer are the same; vitral compare RUN RUN does it.")
-        ]
-        return (*(comparable if len(groups) > 1 else ()), *map(_, self.notes))
+        comparable = _("Losses can be compared where text and tokenizer are the same; vitral compare RUN RUN does it.")
+        return (comparable,) if len(groups) > 1 else ()
 
     def write(self, out: Path) -> Path:
         """Write the page, the tables (CSV, Markdown, LaTeX, JSON) and the figures into `out`; return the page's path.
@@ -138,7 +131,7 @@ class RunList(Shown, Tabular, FoundRuns):
         for number, runs in enumerate(grouped(self.runs), start=1):
             sections += curves_section(report, f"curves-{number}", runs)
         states = [run.state for run in self.runs]
-        lead = ", ".join(f"{_(name)}: {states.count(state)}" for state, name in STATES.items() if state in states)
+        lead = ", ".join(f"{_(state)}: {states.count(state)}" for state in STATES if state in states)
         return page(self.title, sections, lead=lead, footer=_("Made by vitral list runs."))
 
     def __str__(self) -> str:
@@ -160,15 +153,15 @@ def list_runs(folder: str | Path = "runs", *, order: Order = "loss", text: str |
         UsageError: there is no such folder, or no run in it.
     """
     below = runs_below(Path(folder))
-    runs = [run for run in below.runs if text is None or (run.text and text.casefold() in run.text.casefold())]
+    runs = [run for run in below if text is None or (run.text and text.casefold() in run.text.casefold())]
     if not runs:
-        known = ", ".join(sorted({run.text for run in below.runs if run.text})) or NONE
+        known = ", ".join(sorted({run.text for run in below if run.text})) or NONE
         raise UsageError(
             "{folder}: no run on a text {text!r}; there are: {known}", folder=folder, text=text, known=known
         )
     orders = {"time": lambda run: -(run.when or 0.0), "name": lambda run: run.name}
     runs = [run for group in grouped(runs) for run in group] if order == "loss" else sorted(runs, key=orders[order])
-    return RunList(Path(folder), tuple(runs), below.notes, order)
+    return RunList(Path(folder), tuple(runs))
 
 
 def grouped(runs: Sequence[RunSummary]) -> list[list[RunSummary]]:
@@ -200,7 +193,7 @@ def run_row(run: RunSummary) -> dict[str, Any]:
         "tokens": NONE if run.tokenizer is None else f"{run.tokenizer} {run.vocab_size or ''}".strip(),
         "progress": progress,
         "rank": rank,
-        "standing": ": ".join(filter(None, (_(STATES[run.state]), _(run.why)))),
+        "standing": ": ".join(filter(None, (_(run.state), _(run.why)))),
     }
 
 

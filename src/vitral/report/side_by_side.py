@@ -28,7 +28,6 @@ LESS = 0.95
 """Share of the tokens of another run below which one was trained less."""
 KEPT = {"name", "size", "test_loss", "bits_per_character"}
 """Columns that are there although all runs are the same in them."""
-UNITS = {NATS: N_("nats per token"), BITS: N_("bits per character"), "nothing": N_("nothing")}
 BATCHES = {
     "same": N_("Their batches are the same, by their hash."),
     "same by configuration": N_("Their batches are the same, by configuration."),
@@ -113,11 +112,6 @@ def comparison_sections(comparison: RunComparison, report: ReportFolder) -> list
     return sections
 
 
-def comparison_page(comparison: RunComparison, sections: Sequence[Section]) -> str:
-    """A page of these sections."""
-    return page(_title(comparison), sections, footer=_(FOOTER))
-
-
 def _title(comparison: RunComparison) -> str:
     """Of the page."""
     return _("{runs} side by side", runs=", ".join(run.name for run in comparison.runs))
@@ -139,7 +133,7 @@ def write_of(comparison: RunComparison, out: Path) -> Path:
     """
     report = ReportFolder(out, figures="figures")
     sections = comparison_sections(comparison, report)
-    report.add(PAGE, comparison_page(comparison, sections))
+    report.add(PAGE, page(_title(comparison), sections, footer=_(FOOTER)))
     report.add("comparison.md", markdown(_title(comparison), sections, footer=_(FOOTER)))
     report.add_json("comparison.json", comparison.plain())
     report.add_table("runs", table_of(comparison), data_of(comparison))
@@ -163,7 +157,7 @@ def text_of(comparison: RunComparison) -> str:
 
 def page_of(comparison: RunComparison) -> str:
     """The page, with its figures in it."""
-    return comparison_page(comparison, comparison_sections(comparison, ReportFolder()))
+    return page(_title(comparison), comparison_sections(comparison, ReportFolder()), footer=_(FOOTER))
 
 
 def _less(comparison: RunComparison) -> list[Section]:
@@ -201,9 +195,9 @@ def _samples(comparison: RunComparison) -> list[Section]:
 def lacking_samples(comparison: RunComparison) -> tuple[str, ...]:
     """A line for each run without a sample, with the reason."""
     return tuple(
-        _("{run}: no sample ({reason}).", run=run.name, reason=_(run.why_no_sample))
+        _("{run}: no sample ({reason}).", run=run.name, reason=_(run.missing_sample))
         for run in comparison.runs
-        if run.why_no_sample
+        if run.missing_sample
     )
 
 
@@ -221,7 +215,7 @@ def _difference_figures(comparison: RunComparison, report: ReportFolder) -> list
             Row(one.run, one.against, paired.difference, paired.low, paired.high, paired.blocks)
             for one, paired in shown
         ]
-        label = _("difference to the run it is compared with ({unit})", unit=_(UNITS[unit]))
+        label = _("difference to the run it is compared with ({unit})", unit=_(unit))
         drawn = interval_plot(rows, label, title=_("Differences of the test loss"), digits=4)
         caption = _(
             "Each dot is a block of the test split, the mark above is the difference over all of it with its "
@@ -271,7 +265,7 @@ def _curves(
         points[run.name] = [step * a_step for step, *_ in curve], [test * factor for *_, test in curve]
     summary = runs[0].summary
     title = _("Test loss while training, {text}", text=summary.text)
-    unit = _("test loss ({unit})", unit=_(UNITS[NATS if same_tokens else BITS]))
+    unit = _("test loss ({unit})", unit=_(NATS if same_tokens else BITS))
     return curves(report, name, points, summary if same_tokens else None, title=title, x_label=label, y_label=unit)
 
 
@@ -294,13 +288,13 @@ def _best(runs: Sequence[ComparedRun]) -> str:
     losses = [(loss.loss if same_tokens else loss.bits_per_character, run) for run in runs if (loss := run.loss)]
     lowest, best = min(losses, key=lambda pair: pair[0])
     values = {"text": best.summary.text, "run": best.name, "count": len(losses), "loss": lowest}
-    if not same_tokens and not all(run.is_whole for run in runs):
+    if not same_tokens and not all(run.whole_test_split for run in runs):
         return _(
             "On the text {text} no run is ranked first: of its long test split only parts were measured, which are "
             "other parts in other tokens.",
             **values,
         )
-    values["unit"] = _(UNITS[NATS if same_tokens else BITS])
+    values["unit"] = _(NATS if same_tokens else BITS)
     if len(losses) == 1:
         return _("On the text {text} there is one run, {run}: {loss:.3f} {unit}.", **values)
     return _("On the text {text}, {run} has the lowest test loss of {count:,} runs: {loss:.3f} {unit}.", **values)
@@ -340,11 +334,11 @@ def _difference_text(relation: Relation) -> str:
     difference = relation.difference
     if difference is None:
         return _("No difference: {reason}.", reason=_(relation.why)) if relation.why else ""
-    values: dict[str, Any] = {"run": relation.run, "against": relation.against, "unit": _(UNITS[difference.unit])}
+    values: dict[str, Any] = {"run": relation.run, "against": relation.against, "unit": _(difference.unit)}
     size = signed(difference.difference, 4)
     if difference.low is None or difference.high is None:
         return _("{run} minus {against}: {size} {unit}.", **values, size=size)
-    values["blocks"] = len(difference.blocks)
+    values["blocks"] = difference.num_blocks
     if not difference.excludes_zero:
         interval = _("{low} to {high}", low=signed(difference.low, 4), high=signed(difference.high, 4))
         return _(

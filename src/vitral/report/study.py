@@ -27,6 +27,7 @@ from vitral.report.sections import (
     Section,
 )
 from vitral.report.study_tables import (
+    CLAIMS,
     LOSSES,
     arms_table,
     baselines_section,
@@ -154,8 +155,8 @@ def _changes(arm: ArmResult) -> str:
 HTML, MARKDOWN, TABLE, RESULTS, FIGURES = "study.html", "study.md", "study.csv", "results.json", "figures"
 
 
-SHOWN = ("subject", "against", "quantity", "seeds", "difference", "low", "high", "percent", "p", "told")
-"""Columns of the comparisons for people."""
+SHOWN = [key for key in CLAIMS if key != "change"]
+"""Columns of the comparisons for people: the numbers of an interval are apart."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -16,6 +16,7 @@ from vitral.report.tables import Column, Table, as_text, data_table, decimals, w
 from vitral.studies.claims import Check, Claim, Judged, Quantity
 from vitral.studies.losses import LossClaims, baseline_arm, difference_text, mean_loss, title_with_failures
 from vitral.studies.probe import ArmMeasures, Arms, Means, View
+from vitral.studies.resolution import tokens_trained
 from vitral.studies.results import ArmResult, RunResult, StudyResult
 from vitral.studies.tuning import Tuned
 
@@ -130,7 +131,7 @@ def _arm(result: StudyResult, arm: ArmResult) -> dict[str, Any]:
         "parameters": arm.num_parameters,
         "flops_per_token": arm.flops_per_token,
         "flops": arm.flops,
-        "tokens": arm.num_tokens,
+        "tokens": tokens_trained(arm.config),
         "configuration": dict(arm.config),
         "runs": [_run(arm, run) for run in arm.runs],
     }
@@ -189,7 +190,6 @@ CLAIMS = {
     )
 }
 """Columns of comparisons for people, by key."""
-_LOSSES = ("train_loss", "validation_loss", "test_loss")
 
 
 def claims_table(caption: str, keys: Sequence[str], claims: Sequence[Claim]) -> Table:
@@ -318,9 +318,8 @@ def tuning_data(result: StudyResult) -> Table:
 
 def runs_table(result: StudyResult) -> Table:
     """Each run with its losses, for people."""
-    titles = {arm.arm.name: arm.arm.title for arm in result.arms}
     columns = (
-        Column("arm", N_("arm"), lambda name: titles[name]),
+        Column("arm", N_("arm"), lambda name: result.arm(name).arm.title),
         Column("seed", N_("seed")),
         Column("train_loss", N_("train loss"), decimals(4)),
         Column("validation_loss", N_("validation loss"), decimals(4)),
@@ -345,7 +344,9 @@ def runs_data(result: StudyResult) -> Table:
             "steps": arm.config["training"]["steps"],
             "flops": arm.flops,
             "seconds": run.seconds,
-            **{key: getattr(run, key) for key in _LOSSES},
+            "train_loss": run.train_loss,
+            "validation_loss": run.validation_loss,
+            "test_loss": run.test_loss,
             "compared_loss": arm.losses.get(run.seed),
             "stopped": run.stopped,
         }
@@ -357,10 +358,7 @@ def runs_data(result: StudyResult) -> Table:
 
 def view_tables(view: View) -> list[Table]:
     """The tables of a probe."""
-    return [
-        means_table(one) if isinstance(one, Means) else Table(one.caption, one.columns, one.rows, one.prose)
-        for one in view.tables
-    ]
+    return [means_table(one) if isinstance(one, Means) else Table(*one) for one in view.tables]
 
 
 def means(arms: Arms, quantities: Sequence[Quantity]) -> Iterator[tuple[ArmMeasures, Quantity, list[float], Interval]]:

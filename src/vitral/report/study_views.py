@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import NamedTuple
 
 from vitral.core.language import N_, _, number
 from vitral.core.text import minus, nats, signed
@@ -115,8 +115,7 @@ MOST_SENTENCES = 8
 """Decided comparisons of a probe that the verdict says as sentences."""
 
 
-@dataclass(frozen=True)
-class JudgedView:
+class JudgedView(NamedTuple):
     """A probe's view with its family of comparisons, judged.
 
     Attributes:
@@ -128,8 +127,8 @@ class JudgedView:
 
     view: View
     claims: tuple[Claim, ...]
-    name: str = ""
-    title: str = ""
+    name: str
+    title: str
 
     @property
     def all(self) -> tuple[Judged, ...]:
@@ -213,7 +212,7 @@ def _lines(name: str, spec: Lines, report: ReportFolder) -> list[Section]:
     if not measured:
         return []
     drawn = [*measured[:MOST_LINES], *(curve for curve in spec.curves if curve.look == "theory")]
-    x, y = (replace(axis, label=_(axis.label)) for axis in (spec.x, spec.y))
+    x, y = (axis._replace(label=_(axis.label)) for axis in (spec.x, spec.y))
     title, ends = _(spec.title), {curve.label: curve.y[-1] or 0.0 for curve in measured}
     figure = line_plot(drawn, x, y, references=[*(spec.levels or {}).items()], title=title)
     alt = extremes_text(title, ends, lambda value: minus(number(value, ".3g")))
@@ -229,8 +228,14 @@ def extremes_text(title: str, values: Mapping[str, float], show: Callable[[float
     'Loss: from 1.0 (b) to 3.0 (c).'
     """
     low, high = min(values, key=lambda name: values[name]), max(values, key=lambda name: values[name])
-    ends = {"title": title, "low": show(values[low]), "high": show(values[high])}
-    return _("{title}: from {low} ({least}) to {high} ({most}).", **ends, least=low, most=high)
+    return _(
+        "{title}: from {low} ({least}) to {high} ({most}).",
+        title=title,
+        low=show(values[low]),
+        least=low,
+        high=show(values[high]),
+        most=high,
+    )
 
 
 def not_measured(result: StudyResult) -> list[Section]:

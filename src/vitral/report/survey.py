@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vitral.core.language import N_, _, in_language, number
+from vitral.core.language import N_, _, in_language
 from vitral.core.shown import Shown, Tabular
 from vitral.data import CorpusReport, Dataset, Text, corpus_report
 from vitral.data.batches import Reading
@@ -101,11 +101,8 @@ def survey_dataset(dataset: Dataset, text: Text, *, context_length: int | Readin
 
 def text_table(report: CorpusReport) -> Table:
     """The text in numbers."""
-    endings = ", ".join(f"{number(count, ',')} {name}" for name, count in report.lines.endings.items() if count)
     lines, twice = report.lines, report.duplicates
-    details = _(
-        "longest {longest:,} characters; line endings: {endings}", longest=lines.longest, endings=endings or "–"
-    )
+    details = _("longest {longest:,} characters", longest=lines.longest)
     in_lines = [(N_("lines"), lines.num_lines, details)] if lines.num_lines else []  # records have none
     rows = [
         (N_("bytes"), report.num_bytes, f"SHA-256 {report.sha256[:16]}…"),

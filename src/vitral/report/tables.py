@@ -20,7 +20,7 @@ from vitral.core.text import NONE, minus, visible
 ENDINGS = {"json": "json", "csv": "csv", "markdown": "md", "latex": "tex"}
 """Written forms of a table besides text, and the endings of their files."""
 _SPECIAL = re.compile(r"([\\`*_\[\]<>&|~$])")
-_BLOCK_START = re.compile(r"^([ \t]*)(?:(\d+)([.)])|(#{1,6}|[+-]|=+|-+))(?=\s|$)", re.MULTILINE)
+_BLOCK_START = re.compile(r"^([ \t]*(?:\d+(?=[.)]))?)((?<=\d)[.)]|#{1,6}|[+-]|=+|-+)(?=\s|$)", re.MULTILINE)
 _TABLE = r"""\begin{table}
 \centering
 \caption{%s}
@@ -40,12 +40,7 @@ def escape(text: str) -> str:
     >>> escape("a_b <i> 1*2")
     'a\\_b \\<i\\> 1\\*2'
     """
-
-    def start(match: re.Match[str]) -> str:
-        indent, figure, point, mark = match.groups()
-        return f"{indent}\\{mark}" if mark else f"{indent}{figure}\\{point}"
-
-    return _BLOCK_START.sub(start, _SPECIAL.sub(r"\\\1", visible(text)))
+    return _BLOCK_START.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", visible(text)))
 
 
 def one_line(text: str) -> str:
@@ -117,8 +112,7 @@ class Table:
     def labels(self) -> tuple[str, ...]:
         """The headings for people."""
         return tuple(
-            one if isinstance(one, str) else one.label if one.is_name or not one.label else _(one.label)
-            for one in self.columns
+            one if isinstance(one, str) else one.label if one.is_name else _(one.label) for one in self.columns
         )
 
     @property
@@ -154,8 +148,7 @@ class Table:
         facts = "; ".join(f"{labels[i]} {cells[i][0]}" for i in same if cells[i][0] != NONE)
         if not facts:
             return self
-        values = {"caption": self.caption, "facts": facts}
-        caption = _("{caption}. The same in all: {facts}.", **values)
+        caption = _("{caption}. The same in all: {facts}.", caption=self.caption, facts=facts)
         return replace(self, caption=caption, columns=[one for i, one in enumerate(self.columns) if i not in same])
 
     @property

@@ -55,8 +55,7 @@ def to_page(walkthrough: Walkthrough, *, digits: int = 3, whole: bool = False, b
     say = walkthrough.phrases(whole=whole)
     lead, *intro = opening(walkthrough, say, "choose")
     sections = [*map(Paragraph, intro), *before, *_folded(walkthrough, digits, say)]
-    words = {"lead": lead, "footer": say("page.footer"), "contents": say("page.contents")}
-    return page(walkthrough.title, sections, language=walkthrough.language, **words)
+    return page(walkthrough.title, sections, lead=lead, footer=say("page.footer"), language=walkthrough.language)
 
 
 page_of = to_page
@@ -153,16 +152,14 @@ def _table(view: StepView, table: TableView, digits: int, say: Phrases, *, is_pa
     """The table of a panel: on a page with the arithmetic of every cell, or of the worked row of a large page."""
     panel, (chosen, *also) = table.panel, table.chosen
 
-    def working(row: int, column: int) -> Formula | None:
-        cell = table.rows[row], table.columns[column]
-        is_worked = cell in panel.worked
-        if not (isinstance(cell[0], int) and isinstance(cell[1], int)):
+    def working(at: int, row: Place, column: Place) -> Formula | None:
+        if not (isinstance(row, int) and isinstance(column, int)):
             return None
-        if not (is_worked or (is_page and (is_small or row == chosen[0]))):
+        is_worked = (row, column) in panel.worked
+        if not (is_worked or (is_page and (is_small or at == chosen[0]))):
             return None
-        return _working(panel.working(cell[0], cell[1]), digits, say, is_worked=is_worked)
+        return _working(panel.working(row, column), digits, say, is_worked=is_worked)
 
-    indices = range(len(table.rows)), range(len(table.columns))
     heat = tuple(
         tuple(
             panel.matrix[row][column] if isinstance(row, int) and isinstance(column, int) else 0.0
@@ -174,7 +171,7 @@ def _table(view: StepView, table: TableView, digits: int, say: Phrases, *, is_pa
         panel.label,
         ("", *table.headings),
         table.lines,
-        tuple(tuple(working(row, column) for column in indices[1]) for row in indices[0]),
+        tuple(tuple(working(at, row, column) for column in table.columns) for at, row in enumerate(table.rows)),
         chosen,
         heat if view.step.is_share else (),
         tuple(also),

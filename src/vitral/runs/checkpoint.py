@@ -142,13 +142,12 @@ def load_checkpoint(folder: Path, *, with_optimizer: bool = True, with_weights: 
     is_read = {OPTIMIZER: with_optimizer, WEIGHTS: with_weights}
     content, manifest = contents(folder, [name for name in FILES if is_read.get(name, True)])
     with understood(folder):
-        tensors = {name: of_tensors(content.pop(name)) for name in [*content] if name.endswith(".safetensors")}
         state, history = json.loads(content[STATE]), json.loads(content[HISTORY])
         if step_name(state["step"]) != folder.name:
             raise ValueError(N_("it is of step {step}").format(step=state["step"]))
         if not (type(history["metrics"]["bytes"]) is type(history["metrics"]["lines"]) is int):
             raise ValueError(N_("its seal of metrics.jsonl is not one"))
-        weights, optimizer = (tensors.get(name, {}) for name in (WEIGHTS, OPTIMIZER))
+        weights, optimizer = (of_tensors(content.pop(name)) if name in content else {} for name in (WEIGHTS, OPTIMIZER))
         return Checkpoint(state["step"], weights, optimizer, state, history, manifest)
 
 
@@ -262,9 +261,10 @@ def contents(folder: Path, wanted: Collection[str] = FILES) -> tuple[dict[str, b
         wanted: the files to read.
 
     Raises:
-        UsageError: a file is missing, damaged or too many, or of another format; names it.
+        UsageError: a file is missing, damaged or of another format, names it; or the folder is a link.
         StorageError: a file cannot be read.
     """
+    names(folder)  # refuses a link
     with understood(folder):
         manifest = unsealed_json(read(folder / MANIFEST, MOST_PLAIN))
         if manifest["format"] != FORMAT:
@@ -274,12 +274,6 @@ def contents(folder: Path, wanted: Collection[str] = FILES) -> tuple[dict[str, b
                 folder=folder,
                 format=manifest["format"],
                 ours=FORMAT,
-            )
-        for name in sorted({*names(folder)} ^ {MANIFEST, *manifest["files"]}):
-            if name in manifest["files"]:
-                raise FileNotFoundError(None, None, name)
-            raise UsageError(
-                "{where}: {name!a:.80} does not belong to a checkpoint; remove it", where=folder, name=name
             )
         content = dict[str, bytes]()
         for name in FILES:

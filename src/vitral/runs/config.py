@@ -2,9 +2,8 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -280,8 +279,7 @@ FREE = (
 """Keys of [training] that do not affect the results, so that they may change when a run is resumed."""
 
 
-@dataclass(frozen=True)
-class Preset:
+class Preset(NamedTuple):
     """A configuration by name.
 
     Attributes:

@@ -25,7 +25,7 @@ from typing import Any, Self
 import tomli_w
 
 from vitral.core import files
-from vitral.core.config import parse_toml
+from vitral.core.config import MOST_TOML, parse_toml
 from vitral.core.errors import StorageError, UsageError, reason
 from vitral.core.files import (
     are_of_a_run,
@@ -50,15 +50,11 @@ from vitral.runs.metrics_log import MetricsLog
 
 DUE = {"evaluation", "sample"}
 """Events that are due at a step."""
-MOST_CONFIG = 1 << 20
-"""Maximum bytes of config.toml, since a parser of TOML needs a second for some megabytes."""
 MOST_DOCUMENT = 1 << 26
 """Maximum bytes of a file that is read whole; a tokenizer of a million tokens is smaller."""
 CONFIG, RUN = "config.toml", "run.json"
 IMPORTED = "imported"
 """The source of the text of an imported model, and the key of corpus.json that says where the model comes from."""
-MOST_FOLDERS = 100_000
-"""Folders that are looked into."""
 INSIDE = ("steps", "samples", "report", "film")
 """Folders inside a run."""
 
@@ -72,8 +68,10 @@ def _instead(path: Path) -> str:
     """What to do with a path that is no run."""
     from vitral.data import corpus_names  # loads PyTorch, which takes seconds
 
-    if os.path.isdir(path) and (inside := [str(run) for run in run_folders(path, [], 999) if run != path]):
-        return _("there are runs in it: {runs}", runs=", ".join(inside[:3]))
+    with suppress(OSError):  # a name that is too long, a folder that cannot be read
+        found = [str(steps.parent) for depth in ("*", "*/*") for steps in sorted(path.glob(f"{depth}/steps"))]
+        if found:
+            return _("there are runs in it: {runs}", runs=", ".join(found[:3]))
     if os.path.isfile(path) or str(path) in corpus_names():
         return _("to train on this text: vitral train {path}", path=path)
     return _("vitral list runs shows yours, vitral list zoo those that come with Vitral")
@@ -158,7 +156,7 @@ class RunFolder:
         Raises:
             UsageError: it cannot be read.
         """
-        return parse_toml(self._read(CONFIG, MOST_CONFIG), self.path / CONFIG)
+        return parse_toml(self._read(CONFIG, MOST_TOML), self.path / CONFIG)
 
     def latest(self) -> Checkpoint | None:
         """The newest intact checkpoint, without its tensors; None if there is none."""
@@ -243,14 +241,11 @@ class RunFolder:
         newest = self.latest()
         return list(self.log.events(event, newest and newest.history["metrics"]))
 
-    def rewind(self, checkpoint: Checkpoint | None) -> int:
+    def rewind(self, checkpoint: Checkpoint | None) -> None:
         """Restore the folder to its state at a checkpoint (None: at the beginning), from which the run is resumed.
 
         Later events are removed, since they will be measured again. Later checkpoints are damaged (otherwise the run
         would resume from them) and are renamed to `damaged-…`, so that new ones can take their place.
-
-        Returns:
-            Bytes of an incomplete last line of the log that was removed.
 
         Raises:
             StorageError: the folder cannot be written.
@@ -259,9 +254,7 @@ class RunFolder:
         for folder in list_checkpoints(self.steps):
             if folder.name > last:
                 checkpoints.set_aside(folder)
-        if checkpoint is None:
-            return self.log.cut({"bytes": 0})
-        return self.log.cut(checkpoint.history["metrics"])
+        self.log.cut({"bytes": 0} if checkpoint is None else checkpoint.history["metrics"])
 
     def write_sample(self, step: int, text: str) -> None:
         """Save a sample generated at `step`."""
@@ -414,27 +407,20 @@ def readable_path(path: Path | str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def run_folders(top: Path, notes: list[str], most: int = MOST_FOLDERS) -> Iterator[Path]:
-    """Folders that are runs, whole or not; what is not looked into is noted.
+def run_folders(top: Path) -> Iterator[Path]:
+    """Folders that are runs, whole or not; hidden folders and links are not looked into.
 
     Raises:
-        UsageError: the top folder cannot be read.
+        UsageError: a folder cannot be read.
     """
 
     def unreadable(error: OSError) -> None:
-        values = {"folder": readable_path(error.filename), "error": reason(error)}
-        if Path(error.filename) == top:
-            raise UsageError("{folder}: cannot be read ({error})", **values)
-        notes.append(N_("{folder}: cannot be read ({error})").format(**values))
+        raise UsageError(
+            "{folder}: cannot be read ({error})", folder=readable_path(error.filename), error=reason(error)
+        )
 
-    for number, (folder, inside, there) in enumerate(os.walk(top, onerror=unreadable)):
+    for folder, inside, there in os.walk(top, onerror=unreadable):
         if are_of_a_run({*inside, *there}):
             yield Path(folder)
             inside.clear()
-        inside[:] = sorted(name for name in inside if not name.startswith("."))
-        for path in (os.path.join(folder, name) for name in inside):
-            if os.path.islink(path):
-                notes.append(N_("{folder}: a link, which is not followed").format(folder=readable_path(path)))
-        if number == most:
-            notes.append(N_("{folder}: not looked into; name it itself").format(folder=readable_path(folder)))
-            return
+        inside[:] = [name for name in inside if not name.startswith(".")]

@@ -55,13 +55,10 @@ class MetricsLog:
         """
         content = self._content(seal["bytes"])
         if sha256(content) != seal["sha256"]:
-            missing = seal["bytes"] - len(content)
-            sentence = N_("{where}: its first {lines:,} lines were changed")
-            if missing:
-                sentence = N_("{where}: {bytes:,} bytes of its {lines:,} sealed lines are missing")
+            why = N_("{where}: its first {lines:,} lines were changed or cut")
             raise UsageError(
                 "{why}; vitral doctor --repair {path} cuts it",
-                why=sentence.format(where=self.path, lines=seal["lines"], bytes=missing),
+                why=why.format(where=self.path, lines=seal["lines"]),
                 path=self.path.parent,
             )
         return content
@@ -73,28 +70,24 @@ class MetricsLog:
             UsageError: the log differs from its seal, or a line is not an event.
         """
         kinds = (kind,) if isinstance(kind, str) else kind
-        *lines, torn = (self._content() if seal is None else self.require(seal)).split(b"\n")
-        for number, line in enumerate([*lines, torn] if torn else lines, start=1):
+        *lines, _torn = (self._content() if seal is None else self.require(seal)).split(b"\n")
+        for number, line in enumerate(lines, start=1):
             try:
                 event = json.loads(line)
                 event["event"] = str(event["event"])
             except (ValueError, TypeError, KeyError, RecursionError):
-                if number > len(lines):
-                    return
                 raise UsageError(
                     "{where}: line {number} is not an event in JSON", where=self.path, number=str(number)
                 ) from None
             if kinds is None or event["event"] in kinds:
                 yield restored(event)
 
-    def cut(self, seal: Seal) -> int:
-        """Cut the log after its last sealed line; return the bytes of an incomplete last line that went with it."""
-        content = self._content()
-        if os.path.lexists(self.path):
+    def cut(self, seal: Seal) -> None:
+        """Cut the log after its last sealed line."""
+        if content := self._content():
             with storage(self.path):
                 os.truncate(self.path, min(seal["bytes"], len(content)))
                 sync(self.path)
-        return len(content) - content.rfind(b"\n") - 1
 
     def _content(self, most: int = -1) -> bytes:
         if not os.path.lexists(self.path):

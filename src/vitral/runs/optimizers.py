@@ -169,8 +169,6 @@ class OwnOptimizer(AdamWCost, OwnPart):
         learning_rate: the peak rate.
     """
 
-    keeps: ClassVar[str] = N_("two averages of 4 bytes each, as of AdamW")
-    computes: ClassVar[str] = N_("14 per parameter, as of AdamW")
     kinds = ("optimizer",)
     built_in = tuple(OPTIMIZERS)
 

@@ -16,10 +16,9 @@ at.
 import os
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vitral.core.config import differences, shown
 from vitral.core.errors import StorageError, UsageError, reason
@@ -45,8 +44,7 @@ if TYPE_CHECKING:
     from vitral.runs.identity import Identity, Parent
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One damage.
 
     Attributes:

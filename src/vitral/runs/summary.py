@@ -4,6 +4,7 @@
 the command that reads them whole.
 """
 
+import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -26,17 +27,8 @@ State = Literal["finished", "running", "stopped", "damaged"]
 
 READ = ("evaluation", "end", "stopped")
 """Events that a summary needs."""
-SAME_TEXT = {
-    "encoding": None,
-    "field": None,
-    "glob": None,
-    "newlines": "lf",
-    "replacement": None,
-    "separator": "\n\n",
-    "specials": None,
-    "split": "blocks",
-}
-"""Keys of [corpus] that decide how a text is read and which part of it is for test, with their defaults."""
+SAME_TEXT = ("encoding", "field", "glob", "newlines", "replacement", "separator", "specials", "split")
+"""Keys of [corpus] that decide how a text is read and which part of it is for test."""
 
 
 @dataclass(frozen=True)
@@ -102,42 +94,24 @@ class RunSummary:
 
     def plain(self) -> dict[str, Any]:
         """As plain data."""
-        orders = None if self.baselines is None else {str(order): loss for order, loss in self.baselines.items()}
-        curve = [list(point) for point in self.curve]
-        return {**asdict(self), "path": readable_path(self.path), "baselines": orders, "curve": curve}
+        return json.loads(json.dumps({**asdict(self), "path": readable_path(self.path)}))
 
 
-@dataclass(frozen=True)
-class FoundRuns:
-    """The runs below a folder.
-
-    Attributes:
-        folder: that was searched.
-        runs: in the order of their names.
-        notes: what was not looked into, one English sentence each.
-    """
-
-    folder: Path
-    runs: tuple[RunSummary, ...]
-    notes: tuple[str, ...] = ()
-
-
-def runs_below(folder: Path) -> FoundRuns:
-    """Every run below a folder, or the folder itself if it is one; folders inside a run are not looked into.
+def runs_below(folder: Path) -> list[RunSummary]:
+    """Every run below a folder by name, or the folder itself if it is one; folders inside a run are not looked into.
 
     Hidden folders are left out, and links to folders are not followed. A run that is damaged or was copied in part is
     listed as such.
 
     Raises:
-        UsageError: there is no such folder, it cannot be read, or no run is in it.
+        UsageError: there is no such folder, a folder cannot be read, or no run is in it.
     """
-    notes: list[str] = []
-    summaries = [summarize_run(path, _name(path, folder)) for path in run_folders(folder, notes)]
+    summaries = [summarize_run(path, _name(path, folder)) for path in run_folders(folder)]
     if not summaries:
         raise UsageError(
             "{folder}: no run in it; train one with vitral train TEXT, or name another folder", folder=folder
         )
-    return FoundRuns(folder, tuple(sorted(summaries, key=lambda run: run.name)), tuple(notes))
+    return sorted(summaries, key=lambda run: run.name)
 
 
 def _name(path: Path, folder: Path) -> str:
@@ -216,7 +190,7 @@ def _of_text(config: Mapping[str, Any], corpus: Mapping[str, Any], seal: Mapping
     """The text, the tokenizer, and marks by which equal test texts and equal test tokens are known."""
     if not corpus:
         return {}
-    read = SAME_TEXT | {key: value for key, value in config["corpus"].items() if key in SAME_TEXT}
+    read = [config["corpus"].get(key) for key in SAME_TEXT]
     text = sha256(as_json([corpus["sha256"], read]))
     return {
         "text": str(corpus["name"]),
@@ -227,10 +201,9 @@ def _of_text(config: Mapping[str, Any], corpus: Mapping[str, Any], seal: Mapping
     }
 
 
-def _when(run: SealedRun, ends: Sequence[Mapping[str, Any]]) -> float | None:
-    stepped = [event["stepped"] for event in ends if event.get("stepped")]
-    if stepped:
-        return float(stepped[-1])
+def _when(run: SealedRun, ends: Sequence[Mapping[str, Any]]) -> float:
+    if ends and (stepped := ends[-1].get("stepped")):
+        return float(stepped)
     name = CONFIG if run.newest is None else f"steps/{step_name(run.newest.step)}/{MANIFEST}"
     return round((run.path / name).stat().st_mtime, 3)
 

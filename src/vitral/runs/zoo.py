@@ -35,11 +35,10 @@ def located(run: str | Path) -> Path:
         return Path(run)
     name = name_or_path.removeprefix(PREFIX)
     if name not in (known := zoo_names()):
-        raise UsageError(
-            "{run}: the zoo has no such run; it has {names}",
-            run=name_or_path,
-            names=", ".join(f"{PREFIX}{one}" for one in known),
-        )
+        from vitral.core.config import nearest  # pydantic, which no other line here needs
+
+        hint = nearest(name, known)
+        raise UsageError("{run}: the zoo has no such run; {hint}", run=name_or_path, hint=hint)
     return FOLDER / name
 
 

@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean, geometric_mean
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from vitral.core.language import N_, _, number
-from vitral.core.text import capital, minus, p_clause, signed
+from vitral.core.text import NONE, capital, minus, p_clause, signed
 from vitral.evaluation.intervals import LEVEL
 
 Plain = dict[str, Any]
@@ -111,8 +111,8 @@ class Quantity:
 
     def show(self, value: float | None) -> str:
         """The number as a table shows it; a dash for None."""
-        if value is None or not math.isfinite(value):
-            return "\N{EN DASH}"
+        if value is None:
+            return NONE
         return minus(number(value, f",.{self.digits}f"))
 
 
@@ -150,10 +150,9 @@ class Comparison:
 
     @property
     def differences(self) -> list[float]:
-        """Subject minus other, by seed in increasing order, where both are finite."""
+        """Subject minus other, by seed in increasing order."""
         shared = sorted(seed for seed in self.values if seed in self.others)
-        paired = [self.values[seed] - self.others[seed] for seed in shared]
-        return [one for one in paired if math.isfinite(one)]
+        return [self.values[seed] - self.others[seed] for seed in shared]
 
 
 def to_fixed(
@@ -169,8 +168,7 @@ def to_fixed(
     return Comparison(subject, meaning, quantity, values, dict.fromkeys(values, value), arm, sample=sample)
 
 
-@dataclass(frozen=True)
-class Failures:
+class Failures(NamedTuple):
     """In how many runs an arm and its baseline arm fail.
 
     Attributes:
@@ -191,8 +189,7 @@ class Failures:
         return self.failed == self.seeds and self.others_failed < self.others
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """A comparison with its estimate, its interval and p value (both corrected for the family) and its verdict.
 
     Attributes:
@@ -242,7 +239,7 @@ class Claim:
         if self.margin is None or self.low is None or self.high is None:
             return False
         most = self.margin * self.reference
-        return -most <= self.low and self.high <= most
+        return -most <= self.low <= self.high <= most
 
     @property
     def reference(self) -> float:
@@ -380,8 +377,7 @@ def digits_for(values: Iterable[float], least: int) -> int:
     return digits
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """A measured number beside the range that theory states for it.
 
     Attributes:
@@ -419,9 +415,9 @@ class Check:
         return False if high < least or low > most else None
 
     @property
-    def verdict(self) -> Literal["as expected", "not as expected", "undecided"]:
+    def verdict(self) -> str:
         """The check in one word or three."""
-        return {True: "as expected", False: "not as expected", None: "undecided"}[self.shown]  # type: ignore[return-value]
+        return {True: "as expected", False: "not as expected", None: "undecided"}[self.shown]
 
     @property
     def text(self) -> str:
@@ -432,13 +428,10 @@ class Check:
             low, high = (minus(number(end, f".{digits}f")) for end in self.interval)
             value = _("{value} (95% CI {low} to {high})", value=value, low=low, high=high)
         about = {"subject": capital(self.subject), "what": self.what, "value": value, "verdict": _(self.verdict)}
-        if not self.expected:
-            return "{subject}, {what}: {value}: {verdict}.".format(**about)
         return _("{subject}, {what}: {value}; expected {expected}: {verdict}.", **about, expected=self.expected)
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(NamedTuple):
     """A fact that needs no test, such as a run that stopped early or how many seeds there are.
 
     Attributes:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from vitral.core.config import Config
+from vitral.core.config import NAME, Config
 from vitral.core.errors import UsageError
 from vitral.core.language import _
 from vitral.runs.zoo import located
@@ -26,7 +26,7 @@ TUNING_SEEDS = 0, 1_000_000
 KNOBS = ("training.optimizer.", "training.schedule.", "training.clip_norm", "model.dropout")
 """Keys, or how they begin, that may be tuned. Sizes and amounts are not among them: more mostly has the lower loss."""
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
+Name = Annotated[str, Field(pattern=NAME)]
 Factors = Annotated[tuple[Annotated[float, Field(gt=0, le=1e6)], ...], Field(strict=False, min_length=2)]
 
 
@@ -157,7 +157,8 @@ class Study(Config):
     @model_validator(mode="after")
     def _can_be_compared(self) -> "Study":
         names = [arm.name for arm in self.arms]
-        if len(names) < (1 if self.probes else 2):
+        least = 1 if self.probes else 2
+        if len(names) < least:
             raise UsageError("arms: a study compares at least two arms, the first being the base")
         if len(set(names)) < len(names):
             raise UsageError("arms: two arms are called {names!r}", names=_repeated(names))
@@ -166,7 +167,7 @@ class Study(Config):
             self._check_changes(arm)
             self._check_earlier(arm)
         for budget in self.budgets:
-            if len(self.at(budget).arms) < (1 if self.probes else 2):
+            if len(self.at(budget).arms) < least:
                 raise UsageError(
                     "budgets: {budget!r} leaves only the base, so there is nothing to compare", budget=budget
                 )
@@ -181,7 +182,7 @@ class Study(Config):
         Raises:
             UsageError: names the seed.
         """
-        for seed in TUNING_SEEDS if self.tunes else ():
+        for seed in TUNING_SEEDS if any(map(self.tuned, self.arms)) else ():
             if seed in seeds:
                 raise UsageError(
                     "seeds: {seed} is a seed with which the arms of {study} are tuned", seed=seed, study=self.name
@@ -204,11 +205,6 @@ class Study(Config):
                 raise UsageError(
                     "arms: {name!r} cannot change {key!r}: all arms of a study share it", name=arm.name, key=key
                 )
-
-    @property
-    def tunes(self) -> bool:
-        """Whether some arm is tuned."""
-        return any(self.tuned(arm) for arm in self.arms)
 
     def tuned(self, arm: Arm) -> Tune:
         """The factors that are tried for this arm; empty for none."""
@@ -258,15 +254,6 @@ class Study(Config):
         if not size.tuned:
             arms, update["tune"] = [arm.model_copy(update={"tune": None}) for arm in arms], {}
         return self.model_copy(update=update | {"arms": tuple(arms)})
-
-
-def check_seeds(seeds: Sequence[int]) -> None:
-    """Refuse no seeds, a negative or too large seed, and a repeated one.
-
-    Raises:
-        UsageError: names the seed.
-    """
-    Budget.parse({"seeds": [*seeds]}, "study")
 
 
 def _repeated(items: Sequence) -> Any:

@@ -26,9 +26,9 @@ noise of the runs in which values are tried.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -52,8 +52,7 @@ SAME = 1e-10
 POWER = 0.8
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """The estimated difference of two arms' log losses.
 
     Attributes:
@@ -72,8 +71,7 @@ class Difference:
     detectable: float
 
 
-@dataclass(frozen=True)
-class Variances:
+class Variances(NamedTuple):
     """The variances of the arms' log losses over seeds, the seed's common effect left out.
 
     Attributes:
@@ -178,7 +176,7 @@ def differences(
     limit = np.sort(extremes)[-math.ceil(share * LEVEL * (draws + 1)) + 1]
     critical = _statistic(limit, freedom)
     p = np.minimum(1.0, (1 + (extremes[:, None] >= scores[None, :]).sum(axis=0)) / (draws + 1) / share)
-    detectable = (critical + _statistic(np.full(len(one), NormalDist().inv_cdf(POWER)), freedom)) * errors
+    detectable = (critical + _statistic(NormalDist().inv_cdf(POWER), freedom)) * errors
     columns = (gaps, critical * errors, p, freedom, detectable)
     return tuple(Difference(*map(float, row)) for row in zip(*columns, strict=True))
 

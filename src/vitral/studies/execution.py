@@ -20,7 +20,7 @@ from vitral.evaluation import NgramBaselines
 from vitral.evaluation.losses import bits_per_nat, final_split, reading_of_config
 from vitral.runs import enter
 from vitral.runs.lock import only_writer
-from vitral.studies.design import TUNING_SEEDS, BudgetName, Study, check_seeds
+from vitral.studies.design import TUNING_SEEDS, Budget, BudgetName, Study
 from vitral.studies.executors import Work, opened
 from vitral.studies.jobs import Job, has_ended, jobs_of
 from vitral.studies.measures import measure
@@ -84,7 +84,7 @@ def run_study(
     """
     note, recorded = noting(callback), read_record(out)
     seeds = seeds_of(study, seeds, recorded)
-    check_seeds(seeds)
+    Budget.parse({"seeds": [*seeds]}, "study")  # refuses seeds that no study may have
     study.check_not_of_tuning(seeds)
     for probe in study.probes:
         probe_named(probe)
@@ -96,9 +96,9 @@ def run_study(
     jobs = [*(job for _arm, job in trials), *jobs_of(out, arms, seeds)]
     require_fit(study, arms, seeds, texts, arms)
     require_fit(study, [arm for arm, _job in trials], TUNING_SEEDS, texts, arms)
-    hashes = {arm.arm.name: texts.of(arm.config.corpus).fingerprint for arm in arms}
     record = {"format": FORMAT, "study": study.plain(), "base": without_seed(base), "seeds": list(seeds)}
-    record |= {"texts": hashes} | ({} if budget is None else {"budget": budget})
+    record["texts"] = {arm.arm.name: texts.of(arm.config.corpus).fingerprint for arm in arms}
+    record |= {} if budget is None else {"budget": budget}
     with opened(executor, out, threads or 1) as engine:
         with storage(out):
             out.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def run_study(
                 result = StudyResult(
                     study=study,
                     base=record["base"],
-                    seeds=tuple(seeds),
+                    seeds=seeds,
                     first_seeds=tuple(record["first_seeds"]),
                     arms=tuple(_arm_result(arm, runs[at :: len(arms)], work) for at, arm in enumerate(arms)),
                     baselines=baselines_of(arms[0], seeds, texts),

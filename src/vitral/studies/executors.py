@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, field
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -40,6 +40,7 @@ PAUSE = 0.2
 """Seconds between two looks at the jobs."""
 
 
+@dataclass
 class Work:
     """The trainings of one call.
 
@@ -49,15 +50,20 @@ class Work:
         texts: of the arms.
         callback: that of `run_study`.
         executor: that does them; None: this process, one after another.
+        jobs: that no result asks for.
         results: of all that are done, by their folders.
     """
 
-    def __init__(
-        self, study: Study, out: Path, texts: Texts, callback: Callback, executor: Any, jobs: Sequence[Job]
-    ) -> None:
+    study: Study
+    out: Path
+    texts: Texts
+    callback: Callback
+    executor: Any
+    jobs: InitVar[Sequence[Job]]
+    results: dict[Path | None, RunResult] = field(default_factory=dict)
+
+    def __post_init__(self, jobs: Sequence[Job]) -> None:
         """Begin with the jobs that no result asks for."""
-        self.study, self.out, self.texts, self.callback, self.executor = study, out, texts, callback, executor
-        self.results = dict[Path | None, RunResult]()
         self._begun = dict[Path, int]()
         self._left = {job.out: 0 if job.is_there else job.flops for job in jobs}
 
@@ -125,7 +131,7 @@ class Work:
             note(N_("{job}: finished ({done} of {all})").format(job=job.name, done=next(number), all=len(jobs)))
 
         absolute_jobs = [
-            replace(job, study=job.study.absolute(), parent=job.parent and job.parent.absolute()) for job in jobs
+            job._replace(study=job.study.absolute(), parent=job.parent and job.parent.absolute()) for job in jobs
         ]
         run_all(absolute_jobs, lambda job: self.executor.submit(attempt, job, *given), done, note)
 

@@ -1,14 +1,12 @@
 """Lines and axes of a figure, as plain data; `vitral.report.lines` draws them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Look = Literal["marked", "plain", "thin", "hollow", "theory"]
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One series of points.
 
     Attributes:
@@ -29,8 +27,7 @@ class Line:
     look: Look = "marked"
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(NamedTuple):
     """An axis.
 
     Attributes:

@@ -11,15 +11,15 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vitral.core.errors import TrainingStopped, VitralError
 from vitral.core.files import is_left_behind, storage, sync
 from vitral.core.language import in_language
 from vitral.core.parts import import_parts
+from vitral.data.batches import thinned
 from vitral.runs import RunConfig, RunFolder, enter, is_run, load_run
 from vitral.runs.lock import is_held
 from vitral.studies.resolution import ResolvedArm, tokens_key
@@ -37,8 +37,7 @@ class JobStopped(VitralError):
     exit_code = 130
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """One training: an arm from a seed, as plain data.
 
     Attributes:
@@ -63,10 +62,7 @@ class Job:
     def of(cls, arm: ResolvedArm, seed: int, study: Path, name: str, parent: Path | None = None) -> "Job":
         """The job of an arm and a seed; its parent is the finished run of the arm's parent, if none is given."""
         begins = arm.arm.init_from
-        if parent is None and begins is not None:
-            parent = study / run_name(begins, seed)
-        elif arm.arm.begun:
-            parent = arm.arm.begun
+        parent = parent or arm.arm.begun or (None if begins is None else study / run_name(begins, seed))
         return cls(study, name, arm.arm.name, seed, arm.seeded(seed).plain(), parent, arm.flops)
 
     @property
@@ -112,7 +108,8 @@ def do(job: Job, texts: Texts, callback: Callback) -> None:
             if begun:
                 resume(work, callback=callback)
             else:
-                dataset, baselines = texts.of(config.corpus), texts.curve_baselines(config)
+                dataset = texts.of(config.corpus)
+                baselines = texts.baselines(dataset, thinned(dataset.splits["test"], config.training.evaluation_tokens))
                 source = None if job.parent is None else load_run(job.parent, "last")
                 train(config, work, callback=callback, dataset=dataset, baselines=baselines, init_from=source)
     if not has_ended(work):

@@ -18,7 +18,6 @@ zero, so the two cannot contradict each other.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from statistics import geometric_mean
 
 import numpy as np
@@ -73,13 +72,13 @@ def judge_losses(comparisons: Sequence[Comparison], *, margin: float) -> tuple[C
         shared = [value for seed, value in one.values.items() if seed in one.others]
         plain = Claim(one, len(shared), math.nan, family=len(counted), margin=margin)
         if shared:
-            plain = replace(plain, difference=geometric_mean(shared) - plain.reference)
+            plain = plain._replace(difference=geometric_mean(shared) - plain.reference)
         if one.excluded:
-            claims.append(replace(plain, why=one.excluded))
+            claims.append(plain._replace(why=one.excluded))
         elif one.failures is not None:
             claims.append(_ranked(plain, one.failures, len(comparisons)))
         else:
-            claims.append(_estimated(plain, by_arm[one.arm]) if one.arm in by_arm else replace(plain, why=why))
+            claims.append(_estimated(plain, by_arm[one.arm]) if one.arm in by_arm else plain._replace(why=why))
     return tuple(claims)
 
 
@@ -118,8 +117,8 @@ def _estimated(plain: Claim, estimate: estimator.Difference) -> Claim:
         loss * math.expm1(end)
         for end in (estimate.log_ratio, estimate.log_ratio - estimate.half, estimate.log_ratio + estimate.half)
     )
-    return replace(
-        plain, difference=difference, low=low, high=high, p=estimate.p, detectable=math.expm1(estimate.detectable)
+    return plain._replace(
+        difference=difference, low=low, high=high, p=estimate.p, detectable=math.expm1(estimate.detectable)
     )
 
 
@@ -127,14 +126,14 @@ def _ranked(plain: Claim, failures: Failures, family: int) -> Claim:
     """The claim of two arms of which a run failed."""
     values, others = ([*each.values()] for each in (plain.comparison.values, plain.comparison.others))
     p, above = estimator.rank_test(values, others, failures.failed, failures.others_failed)
-    plain = replace(plain, above=above, family=family)
+    plain = plain._replace(above=above, family=family)
     if not (values or others):
-        return replace(plain, why=_("both fail from every seed"))
+        return plain._replace(why=_("both fail from every seed"))
     # The least p value of the test is that of two arms of which each run of one is above the other's.
     if 2 * family / math.comb(failures.seeds + failures.others, failures.seeds) >= LEVEL:
         why = _("ranks of {n} seeds show nothing in {contrasts} contrasts", n=failures.seeds, contrasts=family)
-        return replace(plain, why=why)
-    return replace(plain, p=min(1.0, family * p))
+        return plain._replace(why=why)
+    return plain._replace(p=min(1.0, family * p))
 
 
 def _why_untested(one: Comparison) -> str:

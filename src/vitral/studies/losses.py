@@ -7,13 +7,14 @@ of the base only: where it fails, nothing is compared. A failure of any other ar
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
 from vitral.core.language import N_, _, number
 from vitral.core.text import capital, nats, signed, unbroken
-from vitral.evaluation import baseline_name, loss_unit, neighbours, rank_among_baselines
+from vitral.evaluation import baseline_name, neighbours, rank_among_baselines
 from vitral.evaluation.intervals import Interval, bootstrap_interval, mean_interval
+from vitral.runs.objectives import loss_unit
 from vitral.studies.claims import Check, Claim, Comparison, Failures, Judged, Note, Quantity, every
 from vitral.studies.estimator import LEAST_SEEDS
 from vitral.studies.judging import judge_losses
@@ -33,8 +34,7 @@ ONE_WORK = "one-work"
 """The split whose parts come from one work, drawn by the seed where seeds draw the text."""
 
 
-@dataclass(frozen=True)
-class LossClaims:
+class LossClaims(NamedTuple):
     """Every claim about the losses of a study.
 
     Attributes:
@@ -85,9 +85,9 @@ def _size(claim: Claim) -> tuple[bool, float]:
 
 
 def loss_quantity(result: StudyResult) -> Quantity:
-    """The test loss in the study's unit."""
+    """The test loss in the study's unit; probes may put it into a run's data."""
     unit = result.study.unit.replace("nats per token", "nats")
-    return Quantity(N_("test loss"), unit=unit, better="lower")
+    return Quantity(N_("test loss"), "loss", unit, "lower")
 
 
 def baseline_arm(result: StudyResult, arm: ArmResult) -> ArmResult:
@@ -140,7 +140,7 @@ def choice_variance(result: StudyResult, arm: ArmResult, rival: ArmResult) -> fl
     """
     keys = {key for one in result.tuning if one.arm in (arm.arm.name, rival.arm.name) for key in one.trials[0].values}
     own, other = ([every(one.config, key.replace(".", "/")) for key in sorted(keys)] for one in (arm, rival))
-    return 0.0 if own == other else CHOICE * trial_error(result.tuning) ** 2
+    return 0.0 if own == other else CHOICE * trial_error(trial for one in result.tuning for trial in one.trials) ** 2
 
 
 def trained_losses(result: StudyResult, arm: ArmResult) -> dict[int, float]:
@@ -308,12 +308,13 @@ def _beside(result: StudyResult, order: int) -> tuple[Interval, Interval | None]
 def _difference_sentence(result: StudyResult, order: int, seeds: Interval, text: Interval | None) -> str:
     spans = []
     if seeds.low is not None and seeds.high is not None:
-        ends = {"low": signed(seeds.low, 3), "high": signed(seeds.high, 3)}
-        own = N_("over seeds, each with its own test text, {low} to {high}")
-        spans.append(_(N_("over seeds {low} to {high}") if text is not None else own, **ends))
+        over = N_("over seeds {low} to {high}")
+        if text is None:
+            over = N_("over seeds, each with its own test text, {low} to {high}")
+        spans.append(_(over, low=signed(seeds.low, 3), high=signed(seeds.high, 3)))
     if text is not None:
-        ends = {"low": signed(text.low or 0.0, 3), "high": signed(text.high or 0.0, 3)}
-        spans.append(_("over {n} blocks of the test text {low} to {high}", n=text.num, **ends))
+        over = N_("over {n} blocks of the test text {low} to {high}")
+        spans.append(_(over, n=text.num, low=signed(text.low or 0.0, 3), high=signed(text.high or 0.0, 3)))
     return _(
         "Against the {ngram} baseline {difference} {unit}{span}.",
         ngram=baseline_name(order),
@@ -353,13 +354,15 @@ def floors(result: StudyResult) -> tuple[Check, ...]:
             mean=nats(fmean(arm.losses.values())),
             baseline=nats(result.baseline(BIGRAM)),
         )
-        limits = floor - BELOW_THE_FLOOR, None, expected, result.study.unit
         checks.append(
             Check(
                 title_with_failures(result, arm),
                 _("lowest test loss"),
                 min(arm.losses.values()),
-                *limits,
+                floor - BELOW_THE_FLOOR,
+                None,
+                expected,
+                result.study.unit,
                 arm=arm.arm.name,
             )
         )

@@ -9,9 +9,9 @@ format, is reported in one line and measured again.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from vitral.core.errors import UsageError, reason
 from vitral.core.files import as_json, make, names, read, replace_durably, sealed_json, unsealed_json
@@ -27,7 +27,7 @@ from vitral.studies.probe import Plain, Probe, Setting, Trained
 from vitral.studies.probes import probe_named
 from vitral.studies.record import MEASURES
 from vitral.studies.resolution import is_causal_lm
-from vitral.studies.results import ArmResult, RunResult, StudyResult, load_last, run_path
+from vitral.studies.results import ArmResult, RunResult, StudyResult, load_last, run_name
 from vitral.studies.texts import mean_baselines
 from vitral.training import Callback, RunConfig
 
@@ -78,9 +78,10 @@ def _of_runs(
     why: dict[tuple[str, str], None] = {}
     for arm, run in ((one, run) for one in result.arms for run in one.runs if run.seed in one.losses):
         name, before = arm.arm.name, arm.arm.init_from
-        parent = arm.arm.begun or (before and run_path(result.folder, before, run.seed))
-        texts = datasets[name, run.seed], result.budget or USUAL, before and datasets[before, run.seed]
-        look = lambda loaded, run=run, of=(*texts, parent): probe.measure(Trained(name, run.seed, loaded, *of))  # noqa: B023, E731
+        parent = arm.arm.begun or (None if before is None else result.folder / run_name(before, run.seed))
+        first = None if before is None else datasets[before, run.seed]
+        of = datasets[name, run.seed], result.budget or USUAL, first, parent
+        look = lambda loaded: probe.measure(Trained(name, run.seed, loaded, *of))  # noqa: B023, E731
         one = kept.of_run(probe.name, arm, run, look)
         if WHY in one:
             why[name, one[WHY]] = None
@@ -142,8 +143,7 @@ def _beside_ngrams(result: StudyResult, datasets: Datasets, kept: "Kept") -> Stu
     return replace(result, beside_ngrams=dict(sorted(beside.items())))
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(NamedTuple):
     """The files of a study's measurements.
 
     Attributes:
@@ -188,7 +188,10 @@ class Kept:
         """
         path = self.folder / MEASURES / f"{file}.json"
         try:
-            return data_of(read(path, MOST_BYTES), of)
+            kept = restored(unsealed_json(read(path, MOST_BYTES)))
+            if (kept.get("format"), kept.get("of")) == (FORMAT, of):
+                return kept["data"]
+            raise ValueError(N_("it is of another format, run or step"))
         except FileNotFoundError:
             pass
         except (ValueError, OSError) as error:
@@ -207,22 +210,6 @@ class Kept:
         content = sealed_json(storable({"format": FORMAT, "of": of, "data": data}))
         replace_durably(path, content)
         return restored(unsealed_json(content))["data"]
-
-
-def data_of(raw: bytes, of: Plain | None) -> Plain:
-    """The data in the file of a measurement.
-
-    Args:
-        raw: the bytes of the file.
-        of: the run and step it must be of.
-
-    Raises:
-        ValueError: it is damaged, of another format, or of something else.
-    """
-    sealed = restored(unsealed_json(raw))
-    if (sealed.get("format"), sealed.get("of")) != (FORMAT, of):
-        raise ValueError(N_("it is of another format, run or step"))
-    return sealed["data"]
 
 
 def check_measures(folder: Path) -> tuple[int, list[str]]:

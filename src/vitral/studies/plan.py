@@ -6,9 +6,8 @@ The time is estimated from a training step, on this machine, of the model that s
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vitral.core.config import assignment, merge
 from vitral.core.parts import imported_files
@@ -29,8 +28,7 @@ from vitral.training.plans import resolve_plan, time_steps
 from vitral.training.run import build_model
 
 
-@dataclass(frozen=True)
-class StudyPlan:
+class StudyPlan(NamedTuple):
     """A study with its base configuration, seeds and folder."""
 
     study: Study

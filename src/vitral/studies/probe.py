@@ -8,10 +8,11 @@ figure name them; what they do not say, a function of the measured data adds. Co
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, linear_regression
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from vitral.core.errors import UsageError
 from vitral.core.language import _
@@ -166,8 +167,7 @@ def parent(result: StudyResult, arms: Arms) -> Iterable[tuple[ArmMeasures, ArmMe
     return ((arm, named[one]) for arm in arms if (one := result.arm(arm.name).arm.init_from) in named)
 
 
-@dataclass(frozen=True)
-class Against:
+class Against(NamedTuple):
     """Quantities of one arm against those of another, where both have them."""
 
     quantities: Sequence[Quantity]
@@ -184,8 +184,7 @@ class Against:
         ]
 
 
-@dataclass(frozen=True)
-class Within:
+class Within(NamedTuple):
     """Two quantities of the same runs, in each arm that has both, and a third one if that is `given`.
 
     Unit, direction and digits are those of the first.
@@ -205,8 +204,7 @@ class Within:
         ]
 
 
-@dataclass(frozen=True)
-class Fixed:
+class Fixed(NamedTuple):
     """Quantities of each arm against a value; `meaning` names it in the sentence."""
 
     quantities: Sequence[Quantity]
@@ -238,8 +236,7 @@ def _paired(
     return Comparison(arm.title, against, quantity, values, others, arm.name, why, sample)
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(NamedTuple):
     """The mean of a quantity beside a range, in each arm of enough seeds; intervals hold for all arms together."""
 
     quantity: Quantity
@@ -254,16 +251,15 @@ class Range:
         for arm in tested:
             mean = mean_interval(list(arm.values(self.quantity).values()), 1 - LEVEL / len(tested))
             span = None if mean.low is None or mean.high is None else (mean.low, mean.high)
-            about = self.quantity.title, mean.mean, self.low, self.high, expected
-            checks.append(Check(arm.title, *about, self.quantity.unit, self.quantity.digits, span, arm.name))
+            about = self.quantity.title, mean.mean, self.low, self.high, expected, self.quantity.unit
+            checks.append(Check(arm.title, *about, self.quantity.digits, span, arm.name))
         return checks
 
 
 # ---------------------------------------------------------------- what is shown
 
 
-@dataclass(frozen=True)
-class Means:
+class Means(NamedTuple):
     """A table with a row for each arm and a column for each quantity that some arm has: means over seeds.
 
     Attributes:
@@ -279,8 +275,7 @@ class Means:
     rows: str = ""
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """A table of other things than arms.
 
     Attributes:
@@ -296,8 +291,7 @@ class Rows:
     prose: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Dots:
+class Dots(NamedTuple):
     """A figure of the values of each arm, and their mean with its interval, for each quantity."""
 
     title: str
@@ -306,8 +300,7 @@ class Dots:
     sample: Sample = "seeds"
 
 
-@dataclass(frozen=True)
-class Course:
+class Course(NamedTuple):
     """A figure with a line for each arm through the means over seeds of what `read` finds in a run: place and value."""
 
     title: str
@@ -317,19 +310,17 @@ class Course:
 
     def of(self, arms: Arms) -> "Lines":
         """The lines of these arms, with the range over seeds as their bands."""
-        return Lines(self.title, self.x, self.y, [one for arm in arms if (one := self._line(arm)).x])
-
-    def _line(self, arm: ArmMeasures) -> Line:
-        values: dict[float, list[float]] = {}
-        for run in arm.runs.values():
-            for x, value in self.read(run):
-                if value is not None and math.isfinite(value):
+        lines = list[Line]()
+        for arm in arms:
+            values: dict[float, list[float]] = {}
+            for x, value in chain.from_iterable(map(self.read, arm.runs.values())):
+                if value is not None:
                     values.setdefault(x, []).append(value)
-        return mean_curve(arm.title, values)
+            lines += [mean_curve(arm.title, values)] if values else []
+        return Lines(self.title, self.x, self.y, lines)
 
 
-@dataclass(frozen=True)
-class Lines:
+class Lines(NamedTuple):
     """A figure of lines; `levels` are horizontal ones, by name; `note` says how to read it."""
 
     title: str
@@ -340,8 +331,7 @@ class Lines:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """What a page shows of a probe, and everything in it that is to be judged.
 
     Attributes:
@@ -363,8 +353,7 @@ class View:
     texts: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True)
-class Probe:
+class Probe(NamedTuple):
     """Measures every finished run, or once a whole study, without any of its trained models.
 
     Attributes:
@@ -375,7 +364,6 @@ class Probe:
         about: how it is measured and how to read it; its placeholders are keys of the first measured data.
         tables: of each, its quantities; an arm without the very first is left out.
         contrasts: of the one family of comparisons.
-        ranges: of numbers that theory states.
         figure: at most one.
         more: from the study and the measured arms, at least one, or the study's measured data, to what the lists do
             not say: its about, tables and judged things follow theirs, its figure replaces theirs.
@@ -389,7 +377,6 @@ class Probe:
     about: str = ""
     tables: Sequence[Sequence[Quantity]] = ()
     contrasts: Sequence[Against | Within | Fixed] = ()
-    ranges: Sequence[Range] = ()
     figure: Dots | Course | None = None
     more: Callable[[StudyResult, Any], View] | None = None
     seconds: tuple[float, float, float] = (2, 4, 12)
@@ -401,14 +388,14 @@ class Probe:
         if self.of_runs and not arms:
             return View()
         first, figure = arms[0].first if arms else measured, self.figure
-        figure = replace(figure, arms=arms) if isinstance(figure, Dots) else figure and figure.of(arms)
-        more = self.more(result, arms if self.of_runs else measured) if self.more else View()
+        figure = figure._replace(arms=arms) if isinstance(figure, Dots) else figure and figure.of(arms)
+        more = self.more(result, arms or measured) if self.more else View()
         return View(
             " ".join(filter(None, (self.about and _(self.about, **first), more.about))),
             (*(Means(arms, table) for table in self.tables), *more.tables),
             more.figure or figure,
             (*(one for contrast in self.contrasts for one in contrast.of(result, arms)), *more.comparisons),
-            (*(check for each in self.ranges for check in each.of(arms)), *more.checks),
+            more.checks,
             more.notes,
             more.texts,
         )

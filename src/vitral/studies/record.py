@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, reason
 from vitral.core.files import names, read, replace_durably, sealed_json, unsealed_json
-from vitral.core.language import _
 from vitral.runs.lock import LOCK
-from vitral.studies.design import Study, check_seeds
+from vitral.studies.design import Study
 from vitral.studies.resolution import first_difference
 
 RECORD = "study.json"
@@ -19,7 +18,6 @@ MOST_RECORD = 1 << 26
 ARMS, MEASURES, REPORT = "arms", "measures", "report"
 TUNING = "tuning"
 """Folder of the runs in which values are tried."""
-FOLDERS = (ARMS, MEASURES, REPORT, TUNING)
 LOGS = "slurm"
 """Folder of what the jobs of a batch system print."""
 
@@ -37,7 +35,7 @@ def read_record(folder: Path) -> Record | None:
     """
     if folder.is_file():
         raise UsageError("{where}: is a file; choose another --out", where=folder)
-    for inside in FOLDERS:
+    for inside in (ARMS, MEASURES, REPORT, TUNING):
         names(folder / inside)  # refuses a link
     there = set(os.listdir(folder)) if folder.exists() else set[str]()
     if RECORD in there:
@@ -58,17 +56,12 @@ def read_record(folder: Path) -> Record | None:
 def _read(path: Path) -> Record:
     try:
         record = unsealed_json(read(path, MOST_RECORD))
-        Study.parse(record["study"])
-        for seeds in (record["seeds"], record["first_seeds"]):
-            check_seeds([*seeds])
-        if not isinstance(record["base"], dict) or not isinstance(record.get("texts", {}), dict):
-            raise ValueError(_("its base or its texts are not tables"))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        Study.parse(record["study"])  # one of a later version may have other keys; the rest is as it was written
+    except (OSError, ValueError) as error:
         raise UsageError(
             "{path} is damaged ({reason}); take it from a copy, or choose another --out",
             path=path,
-            reason=reason[:120],
+            reason=reason(error)[:120],
         ) from None
     return record
 
@@ -91,8 +84,7 @@ def write_record(folder: Path, given: Record, recorded: Mapping[str, Any] | None
     began = given["seeds"] if recorded is None else recorded["first_seeds"]
     given = given | {"first_seeds": [seed for seed in began if seed in given["seeds"]] or given["seeds"]}
     if recorded is not None:
-        difference = first_difference(_essence(recorded), _essence(given))
-        if difference:
+        if difference := first_difference(_essence(recorded), _essence(given)):
             raise UsageError(
                 "{path}: contains another study: {difference}; choose another --out", path=folder, difference=difference
             )
@@ -106,9 +98,7 @@ def write_record(folder: Path, given: Record, recorded: Mapping[str, Any] | None
                 path=folder,
                 kept=", ".join(map(str, kept)),
             )
-    content = sealed_json(given)
-    if recorded is None or read(folder / RECORD, MOST_RECORD) != content:
-        replace_durably(folder / RECORD, content)
+    replace_durably(folder / RECORD, sealed_json(given))
     return given
 
 

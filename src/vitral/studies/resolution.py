@@ -84,10 +84,7 @@ def is_causal_lm(config: Mapping[str, Any]) -> bool:
     return predicts_next(training.get("objective", "next-token")) and not training["allow_leak"]
 
 
-VocabOf = Callable[[CorpusConfig], int]
-
-
-def resolve(study: Study, base: RunConfig, vocab_size: int | VocabOf) -> tuple[ResolvedArm, ...]:
+def resolve(study: Study, base: RunConfig, vocab_size: int | Callable[[CorpusConfig], int]) -> tuple[ResolvedArm, ...]:
     """Every arm's whole configuration, widths or steps chosen where an arm asks to be matched.
 
     Args:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import geometric_mean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from vitral.runs.config import RunConfig, comparable
 from vitral.studies.design import Arm, BudgetName, Study
 from vitral.studies.estimator import variance_of_trials
 from vitral.studies.record import ARMS
-from vitral.studies.resolution import tokens_trained
 from vitral.studies.study_file import translated
 
 CURVE_POINTS = 20
@@ -83,19 +82,13 @@ class ArmResult:
         return {run.seed: run.test_loss * self.factor for run in self.runs if run.test_loss is not None}
 
     @property
-    def num_tokens(self) -> int:
-        """Tokens a run of this arm is trained on."""
-        return tokens_trained(self.config)
-
-    @property
     def sees_one_token(self) -> bool:
         """Whether nothing in this arm carries information from one position to another."""
         model = self.config["model"]
         return model["attention"] == "none" and model.get("recurrence") is None
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(NamedTuple):
     """The runs of an arm with other values, one from each tuning seed.
 
     Attributes:
@@ -115,8 +108,7 @@ class Trial:
         return geometric_mean(finite) if len(finite) == len(self.losses) else None
 
 
-@dataclass(frozen=True)
-class Tuned:
+class Tuned(NamedTuple):
     """The trials of an arm and the one that was chosen.
 
     Attributes:
@@ -143,13 +135,12 @@ class Tuned:
         return {key: getattr(self, key) for key in ("arm", "chosen", "at_edge", "by_tie")} | {"trials": trials}
 
 
-def trial_error(tuning: Iterable[Tuned]) -> float:
+def trial_error(trials: Iterable[Trial]) -> float:
     """The standard error of the difference of two trials' mean log losses, √(2 σ² / seeds); 0 where too few are finite.
 
     σ² is that of one run, over all trials: `estimator.variance_of_trials`.
     """
-    trials = (trial for one in tuning for trial in one.trials if trial.loss is not None)
-    finite = [[math.log(loss or math.nan) for loss in trial.losses] for trial in trials]
+    finite = [[math.log(loss or math.nan) for loss in one.losses] for one in trials if one.loss is not None]
     if len(finite) < 2 or len(finite[0]) < 2:
         return 0.0
     return math.sqrt(2 * variance_of_trials(np.array(finite)) / len(finite[0]))
@@ -217,11 +208,6 @@ class StudyResult:
 def run_name(arm: str, seed: int) -> str:
     """The run folder of an arm and a seed, relative to the study's folder."""
     return f"{ARMS}/{arm}/seed-{seed}"
-
-
-def run_path(out: Path, arm: str, seed: int) -> Path:
-    """The run folder of an arm and a seed in a study's folder."""
-    return out / run_name(arm, seed)
 
 
 def require_config(run: SealedRun, wanted: RunConfig, free: Collection[str] = ()) -> None:

@@ -13,8 +13,7 @@ numbers derived from it have the error of linear propagation (the delta method).
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import optimize, special, stats
@@ -42,8 +41,7 @@ Uncertain = Any
 """A `UFloat`; its operators are added at run time, so type checkers do not know them."""
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """A number with its confidence interval; the ends are infinite where the runs do not bound it."""
 
     value: float
@@ -76,8 +74,7 @@ class Estimate:
         return Estimate(*np.exp(np.clip([self.value, self.low, self.high], -700, 700)).tolist())
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """A fitted law.
 
     Attributes:
@@ -117,13 +114,12 @@ class Fit:
 
     def predict(self, at: Mapping[str, float]) -> Estimate:
         """The loss of one new run: its interval has the fit's uncertainty and the scatter of one run."""
-        terms = [
+        logs = (
             level - sum(self.exponents[name] * math.log(at[name]) for name in term)
             for term, level in self.levels.items()
-        ]
-        top = max(term.n for term in terms)
-        total: Uncertain = sum(umath.exp(term - top) for term in terms)  # pyright: ignore[reportAttributeAccessIssue]
-        return self.estimate(umath.log(total) + top, self.spread).exp()  # pyright: ignore[reportAttributeAccessIssue]
+        )
+        total: Uncertain = sum(map(umath.exp, logs))  # pyright: ignore[reportAttributeAccessIssue]
+        return self.estimate(umath.log(total), self.spread).exp()  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def fit_law(quantities: Mapping[str, Sequence[float]], losses: Sequence[float], terms: Terms) -> Fit | None:

@@ -76,9 +76,8 @@ def translated(study: Study) -> Study:
     """
     if language() == "en" or study.name not in _names():
         return study
-    named = study_named(study.name)
     titles = titles_of(_text(study.name))
-    texts = {key: _(getattr(named, key)) for key in TEXTS if getattr(study, key) == getattr(named, key)}
+    texts = {key: _(getattr(study, key)) for key in TEXTS}
     arms = [
         arm.model_copy(update={"title": _(titles[arm.title])}) if arm.title in titles else arm for arm in study.arms
     ]
@@ -110,7 +109,7 @@ def titles_of(text: str) -> dict[str, Message]:
     data = tomllib.loads(text)
     for arm in data["arms"]:
         for rows in itertools.product(*_named(arm.get("grid", ()), data.get("axes", {}))):
-            values = {key: value for row in rows for key, value in row.items()}
+            values = merge(*rows)
             title = N_(arm["title"]).format(**values) if values else N_(arm["title"])
             titles[title] = title
     return titles
@@ -162,7 +161,7 @@ def _arms(arm: Table, study: _Shorthands, where: str) -> Iterator[Table]:
     template = {key: value for key, value in arm.items() if key != "grid"}
     axes = _axes(_named(arm["grid"], study.axes), where)
     for rows in itertools.product(*axes):
-        values = {key: value for row in rows for key, value in row.items()}
+        values = merge(*rows)
         budgets = [table.get("budget", BUDGETS[0]) for table in (template, *rows)]
         filled = _filled(template, values, where)
         if filled.get("name") != study.arms[0].get("name"):

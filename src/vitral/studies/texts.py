@@ -10,11 +10,10 @@ from vitral.data.batches import Batches, Split, thinned
 from vitral.data.config import CorpusConfig
 from vitral.data.tokenizers import Tokenizer
 from vitral.evaluation import NgramBaselines, ngram_baselines
-from vitral.evaluation.losses import bits_per_nat, final_split, reading_of_run
+from vitral.evaluation.losses import bits_per_nat, final_split, reading_of_config
 from vitral.evaluation.masking import filling_of
 from vitral.studies.design import Study
 from vitral.studies.resolution import ResolvedArm, tokens_key
-from vitral.training import RunConfig
 from vitral.training.costs import require_training_memory
 
 
@@ -30,8 +29,9 @@ class Texts:
     def __init__(self, given: Dataset | None = None, tokenizers: Mapping[str, Tokenizer] | None = None) -> None:
         """Start with a prepared text, if there is one, and the tokenizers of runs that arms begin from."""
         self._tokenizers = tokenizers or {}
-        built = given is not None and tokens_key(given.config) not in self._tokenizers
-        self._prepared: dict[str, Dataset] = {given.config.model_dump_json(): given} if given and built else {}
+        self._prepared: dict[str, Dataset] = {}
+        if given is not None and tokens_key(given.config) not in self._tokenizers:
+            self._prepared[given.config.model_dump_json()] = given
         self._baselines: dict[str, NgramBaselines] = {}
 
     def of(self, config: CorpusConfig) -> Dataset:
@@ -52,11 +52,6 @@ class Texts:
         if key not in self._baselines:
             self._baselines[key] = ngram_baselines(dataset.splits["train"], test, dataset.tokenizer.vocab_size)
         return self._baselines[key]
-
-    def curve_baselines(self, config: RunConfig) -> NgramBaselines:
-        """N-gram baselines on the test tokens that a run measures while it is trained."""
-        dataset = self.of(config.corpus)
-        return self.baselines(dataset, thinned(dataset.splits["test"], config.training.evaluation_tokens))
 
 
 def require_fit(
@@ -79,7 +74,7 @@ def require_fit(
         UsageError: names the arm and the reason.
     """
     for arm, config in ((arm, arm.seeded(seed)) for arm in arms for seed in seeds):
-        data, reading = texts.of(config.corpus), reading_of_run(config)
+        data, reading = texts.of(config.corpus), reading_of_config(config.model, config.training.objective)
         where = _("study {study}, arm {arm}", study=study.name, arm=arm.arm.name)
         require_training_memory(config, data.tokenizer.vocab_size, where)
         try:

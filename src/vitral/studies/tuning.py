@@ -16,6 +16,7 @@ left out, and the flag stays. The test part plays no role.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,7 @@ def tune_arms(arms: Sequence[ResolvedArm], work: Work) -> tuple[tuple[ResolvedAr
     """
     study, out, base = work.study, work.out, arms[0].arm.name
     untuned, tried, choices = {arm.arm.name: arm for arm in arms}, dict[str, list[Row]](), dict[str, Tuned]()
+    done = dict[str, list[Trial]]()
 
     def row_of(name: str) -> Row:
         """That of the trial that is chosen so far."""
@@ -157,8 +159,8 @@ def tune_arms(arms: Sequence[ResolvedArm], work: Work) -> tuple[tuple[ResolvedAr
             jobs += [job for row in tried[name] for _arm, job in _trial(untuned[name], row, out, parent)]
         work.train(jobs)
         trials = {name: [_read(untuned[name], row, work) for row in tried[name]] for name in names if tried[name]}
-        choices.update({name: Tuned(name, tuple(each), 1.0, False) for name, each in trials.items()})
-        error = trial_error(choices.values())
+        done.update(trials)
+        error = trial_error(chain(*done.values()))
         for name, each in trials.items():
             config = scaled(untuned[base], row_of(base)).config
             values = {key: value for key in each[0].values if (value := _value(config, key)) is not None}

@@ -39,25 +39,13 @@ class Counting(Future[NgramBaselines]):
     """N-gram baselines that are being counted.
 
     Attributes:
-        is_needed: set once somebody waits for the result.
+        is_needed: to be set before somebody waits for the result.
     """
 
     def __init__(self) -> None:
         """Begin without anyone who waits."""
         super().__init__()
         self.is_needed = threading.Event()
-
-    def result(self, timeout: float | None = None) -> NgramBaselines:
-        """Wait for the baselines.
-
-        Args:
-            timeout: seconds to wait at most.
-
-        Returns:
-            The baselines, or the exception of counting is raised.
-        """
-        self.is_needed.set()
-        return super().result(timeout)
 
 
 def counted_beside(dataset: Dataset, check: Callable[[], None]) -> Counting:
@@ -70,7 +58,7 @@ def counted_beside(dataset: Dataset, check: Callable[[], None]) -> Counting:
     Returns:
         The result, or the exception of counting; cancelled, it ends soon.
     """
-    counting, child = Counting(), _forked(dataset) if _may_fork(dataset) else None
+    counting, child = Counting(), _forked(dataset)
 
     def tick() -> None:
         if counting.cancelled():
@@ -95,18 +83,16 @@ def _counted(dataset: Dataset, tick: Callable[[], None]) -> NgramBaselines:
     return ngram_baselines(splits["train"], splits["test"], dataset.tokenizer.vocab_size, tick=tick)
 
 
-def _may_fork(dataset: Dataset) -> bool:
-    """Whether a child may count: on Linux, alone, without a GPU's state, and where the text is worth it."""
-    tokens = sum(len(dataset.splits[name].tokens) for name in ("train", "test"))
-    is_alone = not launched() and not processes.current_process().daemon
-    return sys.platform == "linux" and is_alone and not torch.cuda.is_initialized() and tokens >= FORKED_FROM
-
-
 def _forked(dataset: Dataset) -> tuple[BaseProcess, Connection] | None:
     """A child that counts, and the end of a pipe from which its result is read; None where it cannot be made.
 
-    It computes with NumPy only, so PyTorch's threads, which it does not have, are not missed.
+    It is made on Linux, alone, without a GPU's state, and where the text is worth it. It computes with NumPy only, so
+    PyTorch's threads, which it does not have, are not missed.
     """
+    tokens = sum(len(dataset.splits[name].tokens) for name in ("train", "test"))
+    is_alone = not launched() and not processes.current_process().daemon
+    if sys.platform != "linux" or not is_alone or torch.cuda.is_initialized() or tokens < FORKED_FROM:
+        return None
     give_back_freed_memory()  # the kernel splits a shared large page into small ones when the parent writes to it
     context = processes.get_context("fork")
     result, given = context.Pipe(duplex=False)

@@ -11,8 +11,8 @@ from vitral.core.errors import UsageError
 from vitral.core.language import N_
 from vitral.core.parts import changed_parts, without_sources
 from vitral.data import Corpus, CorpusConfig, Dataset, corpus_names, load_corpus, prepare
-from vitral.data.config import TASK
-from vitral.data.corpora import records_in, refuse_task_name
+from vitral.data.config import TASK, TASK_SOURCES
+from vitral.data.corpora import records_in
 from vitral.runs import RunFolder, enter, load_run, refuse_existing
 from vitral.runs.config import Preset, presets
 from vitral.training import Callback, RunConfig, ranks, resume, train
@@ -29,8 +29,8 @@ SIZE = ("model.d_model", "model.num_layers", "model.num_heads", "model.num_kv_he
 PRECISION = ("training.dtype", "training.compile")
 SIZED = (*SIZE, *PRECISION, "training.optimizer", "training.schedule")
 """Keys that training chooses together, by measured speed, where the user has chosen none of them."""
-USUAL = ((0.0, (96, 2)), (0.5, (128, 4)), (5.0, (192, 4)), (15.0, (256, 6)))
-"""(Minutes, (width, layers)): the size from that training time on where it is not chosen by measured speed.
+USUAL = ((0.0, 1), (0.5, 3), (5.0, 4), (15.0, 5))
+"""(Minutes, place on the ladder): the size from that training time on where it is not chosen by measured speed.
 
 Up to 4 × 128 the sizes were compared at equal times (docs/internals, the ladder). 4 × 192 was trained for 10 and 15
 minutes (docs/internals/experiments.md), beside no other size; 6 × 256 is extrapolated.
@@ -40,8 +40,6 @@ TASK_RECIPE: Mapping[str, Any] = {
     "training": {"steps": 1000, "evaluate_every": 250, "optimizer": {"learning_rate": 0.03}},
 }
 """A generated task where nothing else is given, besides the preset `fast` (docs/internals/experiments.md)."""
-_IN_FLOAT32: Mapping[str, Any] = {"training": {"dtype": "float32"}}
-"""The preset `fast` for a bare text: not every processor is faster in bfloat16."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +78,7 @@ class RunPlan:
         """
         if self.config.training.plan != FIT:
             return ResolvedPlan(self.config, ())
-        return resolved_plan(self.config, dataset, None)
+        return resolved_plan(self.config, dataset, TimeFrame())
 
     def train(self, out: Path, callback: Callback, frame: TimeFrame | None = None) -> RunFolder:
         """Train the run in a new folder, in the minutes of its time frame.
@@ -160,7 +158,8 @@ def plan_run(
     else:
         _require_text_or_preset(start, known)
         is_bare = True
-        layers += [merge(known[DEFAULT_PRESET].run, _IN_FLOAT32), {"corpus": {"source": start or "sample"}}]
+        of_text = {"training": {"dtype": "float32"}}  # not every processor is faster in bfloat16
+        layers += [merge(known[DEFAULT_PRESET].run, of_text), {"corpus": {"source": start or "sample"}}]
         if is_task := str(start).startswith(f"{TASK}:"):
             layers.append(TASK_RECIPE)
         layers += (
@@ -172,7 +171,8 @@ def plan_run(
         )
         minutes = DEFAULT_MINUTES if minutes is None and "steps" not in chosen and not is_task else minutes
     later = [*_inherited(init_from), {"corpus": given}, *overrides]
-    pins = _keys(merge(*later))
+    chosen_keys = merge(*later)
+    pins = {f"{table}.{key}" for table, keys in chosen_keys.items() if isinstance(keys, Mapping) for key in keys}
     if minutes is not None:
         layers.append({"training": {"minutes": minutes}})
         RunConfig.parse(layers[-1], where)  # refused before it chooses a size
@@ -209,7 +209,7 @@ def _suited(corpus: CorpusConfig, overrides: Sequence[Mapping[str, Any]]) -> lis
     shape = merge({"model": {"shape": suited}}, *overrides)["model"]["shape"]
     if corpus.records == "labels" and shape == "encoder":
         return [{"model": {"shape": shape, "tie_head": False}, "training": {"objective": "label"}}]
-    return [] if shape == "decoder" else [{"model": {"shape": shape}}]
+    return [{"model": {"shape": shape}}]
 
 
 def pinned(tokenizer: str | None, context: int | None) -> dict[str, Any]:
@@ -240,17 +240,11 @@ def _inherited(init_from: Path | None) -> list[Mapping[str, Any]]:
     return [{"model": without_sources(inherited["model"]), "corpus": kept}]
 
 
-def _keys(layer: Mapping[str, Any]) -> set[str]:
-    """The keys that a layer of configuration sets, as in "model.d_model"."""
-    return {f"{table}.{key}" for table, values in layer.items() if isinstance(values, Mapping) for key in values}
-
-
 def _sized(minutes: float, chosen: set[str]) -> dict[str, Any]:
     """The layer that lets the model fit the time; with the usual size where the user has chosen a part of it."""
     if chosen.isdisjoint((*SIZED, "training.plan")):
         return {"training": {"plan": FIT}}
-    usual = next(usual for least, usual in reversed(USUAL) if minutes >= least)
-    size = next(size for size in LADDER if (size.model["d_model"], size.model["num_layers"]) == usual)
+    size = next(LADDER[place] for least, place in reversed(USUAL) if minutes >= least)
     plan = "auto" if chosen.isdisjoint(PRECISION) else "as-written"
     return {"model": size.model, "training": {**LADDER_TRAINING, "plan": plan}}
 
@@ -277,8 +271,7 @@ def _require_text_or_preset(start: str | None, known: Mapping[str, Preset]) -> N
         or "." in start
     ):
         return
-    refuse_task_name(start)
-    names = {*known, *corpus_names()}
+    names = {*known, *corpus_names(), *TASK_SOURCES}
     raise UsageError(
         "{start!r} is not a preset, a known text or a file; {hint}", start=start, hint=nearest(start, names)
     )

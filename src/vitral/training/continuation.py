@@ -1,6 +1,5 @@
 """Continue a finished run in a new folder: weights and optimizer carried over, a schedule of its own."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -66,8 +65,6 @@ def continue_run(
     if (minutes is None) == (steps is None):
         enter(path, lambda _line: None).require_text()  # of an imported model, no number of minutes would help
         raise UsageError("continue: give either minutes or a number of steps, as in --minutes 10")
-    if minutes is not None and not 0 < minutes < math.inf:
-        raise UsageError("minutes: {minutes:g}, expected a positive number", minutes=minutes)
     refuse_existing(out)
     frame, note = frame or TimeFrame(), noting(callback)
     with only_training():
@@ -79,21 +76,26 @@ def continue_run(
         with using_threads(threads):
             parent = restored(sealed, checkpoint, silent, corpus)
             require_same_batches(parent)
-            plan = resolved_plan(asked(parent.config, threads, minutes, steps), parent.dataset, frame)
+            schedule = parent.config.training.schedule.model_copy(update={"begin": None})  # counted from 0 again
+            new = {"threads": threads, "minutes": minutes, "steps": 1 if steps is None else steps, "schedule": schedule}
+            plan = resolved_plan(_with(parent.config, **new), parent.dataset, frame)
             config = complete(continued(plan.config, parent.config, parent.state.step)).watched()
-            for line in (*plan.decisions, schedule_note(config, parent.config)):
+            training = config.training
+            sentence = N_(
+                "continue: steps {first:,} to {last:,}; the learning rate is at most {highest:g} ({schedule})"
+            ).format(
+                first=parent.state.step + 1,
+                last=training.steps,
+                schedule=training.schedule.name,
+                highest=training.optimizer.learning_rate,
+            )
+            for line in (*plan.decisions, sentence):
                 note(line)
             state = replace(parent.state, loss_sum=0.0, loss_count=0, best_loss=None, best_step=None)
             trainer = Trainer(config, parent.dataset, parent.model, RunFolder(out), callback, state, parent.baselines)
             load_optimizer_tensors(trainer.model, trainer.optimizer, checkpoint.optimizer, str(path))
             keep(trainer, frame, minutes)
             return begin(trainer, plan.notes, minutes, sealed.as_parent(checkpoint), _opening(sealed, trainer))
-
-
-def asked(former: RunConfig, threads: int, minutes: float | None, steps: int | None) -> RunConfig:
-    """The parent's configuration with the time or the number of the new steps, counted from 0."""
-    schedule = former.training.schedule.model_copy(update={"begin": None})
-    return _with(former, threads=threads, minutes=minutes, steps=1 if steps is None else steps, schedule=schedule)
 
 
 def continued(config: RunConfig, former: RunConfig, step: int) -> RunConfig:
@@ -114,14 +116,6 @@ def continued(config: RunConfig, former: RunConfig, step: int) -> RunConfig:
         schedule=training.schedule.model_copy(update={"begin": step, "warmup_steps": warmup}),
         optimizer=_scaled(training.optimizer, factor),
         evaluation_tokens=training.evaluation_tokens,  # so that losses can be compared with the parent's last
-    )
-
-
-def schedule_note(config: RunConfig, former: RunConfig) -> str:
-    """The steps and learning rates of a run that continues another, as an English sentence."""
-    training, rate = config.training, config.training.optimizer.learning_rate
-    return N_("continue: steps {first:,} to {last:,}; the learning rate is at most {highest:g} ({schedule})").format(
-        first=former.training.steps + 1, last=training.steps, schedule=training.schedule.name, highest=rate
     )
 
 

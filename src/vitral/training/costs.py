@@ -1,10 +1,10 @@
 """The memory that training needs at least, computed from the configuration: no model is made."""
 
+import math
 from collections import Counter
 
 import torch
 
-from vitral.attention.executions import PLAIN_UP_TO
 from vitral.core.devices import resolve_device
 from vitral.core.language import N_, _
 from vitral.core.machine import require_memory
@@ -17,10 +17,11 @@ from vitral.model.counts import (
     is_block_matrix,
     kept_per_token,
     parameter_table,
+    plain_weights_per_token,
     single_matrices,
 )
 from vitral.model.transformer import first_target
-from vitral.runs.config import RunConfig, TrainingConfig
+from vitral.runs.config import RunConfig
 from vitral.training import ranks
 
 COPIES_OF_LOGITS = 3
@@ -47,7 +48,7 @@ def training_bytes(config: RunConfig, vocab_size: int, shares: int = 1, *, devic
         device: the type of the device, which need not be here; None: that of the configuration.
     """
     on_cpu = (device or resolve_device(config.training.device).type) == "cpu"
-    training, rows = config.training, parameter_table(config.model, vocab_size)
+    model, training, rows = config.model, config.training, parameter_table(config.model, vocab_size)
     size = 2 * BYTES_FLOAT32 if training.dtype == "float64" else BYTES_FLOAT32
     weights = size * sum(row.count for row in rows)
     moved = training.optimizer.orthogonalised(rows)
@@ -55,12 +56,21 @@ def training_bytes(config: RunConfig, vocab_size: int, shares: int = 1, *, devic
     optimizer = size * training.optimizer.kept_numbers(rows)
     backward = 0
     if not training.compile:
-        backward = _activations(config, vocab_size, rows, on_cpu=on_cpu) + _logits(config, vocab_size, size)
+        mask = None if model.attention == "none" else model.attention.mask
+        targets = training.batch_size * (model.context_length - first_target(mask))
+        backward = _activations(config, vocab_size, rows, on_cpu=on_cpu)
+        backward += COPIES_OF_LOGITS * targets * vocab_size * size
     if shares > 1:
         return (2 * weights + optimizer) // shares + max(weights, backward)
-    backward += weights * _earlier_sums(training)
-    stacked = size * _largest_stack(config, moved)
-    step = weights + by_muon + int(COPIES_OF_MATRICES[training.dtype] * stacked)
+    earlier = (
+        training.accumulation - 1
+    )  # batches whose gradients are kept: in one sum, or in a sum for each 1 in base 2
+    sums = max(earlier.bit_count(), earlier.bit_length() - 1) if training.is_canonical else min(1, earlier)
+    backward += weights * sums
+    stacks = Counter[tuple[int, ...]]()  # of Muon's matrices of one shape, whichever way they lie
+    for shape in single_matrices(model, moved):
+        stacks[tuple(sorted(shape))] += size * math.prod(shape)
+    step = weights + by_muon + int(COPIES_OF_MATRICES[training.dtype] * max(stacks.values(), default=0))
     if training.steps == 1:  # the optimizer's state is made in the first step
         return weights + max(backward, optimizer + step)
     return weights + optimizer + max(backward, step)
@@ -79,27 +89,10 @@ def require_training_memory(config: RunConfig, vocab_size: int, where: str) -> N
     """
     device, here = resolve_device(config.training.device), ranks.on_this_machine()
     needed = training_bytes(config, vocab_size, ranks.size() if config.training.sharding == "sharded" else 1)
-    if device.type != "cuda":
-        require_memory(here * needed, where, _(THIS))
-        return
-    require_memory(here * BYTES_FLOAT32 * count_parameters(config.model, vocab_size), where, _(THIS))
-    require_memory(needed, where, _(ON_THE_GPU), there=torch.cuda.get_device_properties(device).total_memory)
-
-
-def _earlier_sums(training: TrainingConfig) -> int:
-    """Sums of gradients that are kept during a backward pass, at the batch at which they are most."""
-    last = training.accumulation - 1
-    if not training.is_canonical:
-        return min(1, last)
-    return max(last.bit_count(), last.bit_length() - 1)  # one for each 1 in the batch's number, written in base 2
-
-
-def _largest_stack(config: RunConfig, rows: list[ParameterRow]) -> int:
-    """Numbers of the matrices that Muon orthogonalises together: those of one shape, whichever way they lie."""
-    stacks = Counter[tuple[int, int]]()
-    for height, width in single_matrices(config.model, rows):
-        stacks[min(height, width), max(height, width)] += height * width
-    return max(stacks.values(), default=0)
+    if device.type == "cuda":
+        require_memory(needed, where, _(ON_THE_GPU), there=torch.cuda.get_device_properties(device).total_memory)
+        needed = BYTES_FLOAT32 * count_parameters(config.model, vocab_size)
+    require_memory(here * needed, where, _(THIS))
 
 
 def _activations(config: RunConfig, vocab_size: int, rows: list[ParameterRow], *, on_cpu: bool) -> int:
@@ -118,18 +111,10 @@ def _activations(config: RunConfig, vocab_size: int, rows: list[ParameterRow], *
     norms = sum(row.part in ("norm", "final norm") and row.name.endswith("weight") for row in rows) * model.residual
     norms -= model.num_layers if model.parallel and model.norm == "pre" else 0  # both norms read one stream
     kept += norms * model.d_model
-    if on_cpu and model.attention != "none" and model.context_length <= PLAIN_UP_TO:
-        kept += model.num_layers * model.num_heads * model.context_length
+    kept += plain_weights_per_token(model) if on_cpu else 0
     copied = sum(row.count for row in rows if is_block_matrix(row) or row.part == "head")
     copied += vocab_size * model.d_model if model.tie_head else 0
     return 2 * (tokens * kept + copied)
-
-
-def _logits(config: RunConfig, vocab_size: int, size: int) -> int:
-    model = config.model
-    mask = None if model.attention == "none" else model.attention.mask
-    rows = config.training.batch_size * (model.context_length - first_target(mask))
-    return COPIES_OF_LOGITS * rows * vocab_size * size
 
 
 def step_flops(config: RunConfig, vocab_size: int) -> int:

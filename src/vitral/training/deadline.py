@@ -40,10 +40,13 @@ COUNTING = 0.4
 """Share of the time, from the first step on, in which no step is judged while n-grams are counted beside it."""
 IN_VAIN, LAST_DECAY = 2, 0.1
 """After so many evaluations without a lower validation loss the run ends, with a decay of this share of its steps."""
-OTHER_STEPS = N_(
-    "plan: {steps:,} steps instead of {planned:,}: a step takes {milliseconds:.0f} ms, and {left:.0f} of "
-    "{seconds:.0f} s are left for training"
+FEWER_STEPS = N_(
+    "Only {steps:,} of the {planned:,} planned steps fit into the time: a step took {milliseconds:.0f} ms, and "
+    "{left:.0f} of {seconds:.0f} s were left for training. A busy machine is slower: close other programs, or give "
+    "more minutes."
 )
+FEWER = 0.75
+"""Share of the planned steps below which a note says so."""
 
 
 @dataclass(frozen=True)
@@ -252,8 +255,9 @@ class Deadline:
             return None
         begin = schedule.begin or 0
         warmup = min(schedule.warmup_steps, max(step - begin, (steps - begin) // 10))
-        times = {"milliseconds": 1000 * a_step, "left": left, "seconds": self._seconds}
-        trainer.note(OTHER_STEPS.format(steps=steps, planned=training.steps, **times))
+        if steps < FEWER * training.steps:
+            times = {"milliseconds": 1000 * a_step, "left": left, "seconds": self._seconds}
+            trainer.note(FEWER_STEPS.format(steps=steps, planned=training.steps, **times))
         changes: dict[str, Any] = {"steps": steps, "evaluate_every": every}
         if warmup < schedule.warmup_steps:
             changes["schedule"] = schedule.model_copy(update={"warmup_steps": warmup})

@@ -147,10 +147,9 @@ def forecast_of(name: str, config: RunConfig, vocab_size: int, *, gpus: int, kin
         shares, sentence = _published(config.model.d_model, accelerator, known)
     else:
         raise UsageError(
-            "forecast: kind {kind!r} is unknown{nearest}; known: {known}",
+            "forecast: kind {kind!r} is unknown; {hint}",
             kind=kind,
-            nearest=nearest(kind, known),
-            known=", ".join(known),
+            hint=nearest(kind, known),
         )
     tokens, per_token = config.training.steps * a_step, step_flops(config, vocab_size) / a_step
     peak = gpus * accelerator.flops / per_token

@@ -7,7 +7,6 @@ how often the run was interrupted, except through sealed decisions.
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,10 +40,10 @@ def run_steps(trainer: Trainer) -> None:
         TrainingStopped: a loss, a gradient, a weight or the optimizer's state is not finite. That step was not
             applied, and the steps before it are saved.
         RankLost: another rank has ended or does not answer; the whole steps are saved if this one has all weights.
-        Exception: raised by the callback or the planner; the steps so far are saved.
+        Exception: raised by the callback; the steps so far are saved.
     """
-    state, clock = trainer.state, Clock(trainer.config.tokens_per_step)
-    trainer.clock = clock
+    state = trainer.state
+    clock = trainer.clock = Clock(trainer.config.tokens_per_step, state.step)
     trainer.begin_baselines()
     try:
         with ranks.watched():
@@ -53,13 +52,13 @@ def run_steps(trainer: Trainer) -> None:
                 after_step(trainer)
             while state.step < trainer.config.training.steps and not is_asked_to_stop(trainer):
                 loss, norm, rate = one_step(trainer)
-                state.complete_step(loss)
-                clock.count_step()
+                state.step += 1
+                state.loss_sum, state.loss_count = state.loss_sum + loss, state.loss_count + 1
                 training = trainer.config.training
                 first = state.step - 1 == trainer.saved  # vitral doctor recomputes this step
                 if state.step % training.log_every == 0 or state.step == training.steps or first or is_frame(trainer):
                     numbers = {"loss": loss, "learning_rate": rate, "gradient_norm": norm}
-                    speed = round(clock.tokens_per_second(), 1)
+                    speed = round(clock.tokens_per_second(state.step), 1)
                     trainer.emit({"event": "step", "step": state.step, **numbers, "tokens_per_second": speed})
                 with clock.paused():
                     keep_frame(trainer)
@@ -83,14 +82,16 @@ def run_steps(trainer: Trainer) -> None:
 def is_asked_to_stop(trainer: Trainer) -> bool:
     """Whether a rank was asked to stop; before the next step of all, do what rank 0 has decided to do.
 
-    It asks the planner, if there is one, for a change of the configuration from the next step on, and saves it. A
-    planner that fails, or asks for an impossible change, stops training as a failing callback does.
+    It asks the planner, if there is one, for a change of the configuration from the next step on, and saves it.
 
     Raises:
         StorageError: the checkpoint could not be written.
     """
-    decision = None if trainer.request.asked else planned(trainer)
-    asked, decides, looks = ranks.any_of(trainer.request.asked, decision is not None, early_is_due(trainer))
+    decision, taken = None, {decision.step for decision in trainer.identity.decisions}
+    if trainer.planner is not None and not trainer.request.asked and trainer.state.step not in taken:
+        changes = trainer.planner(trainer.state.step)
+        decision = changes and trainer.decision(changes).plain()
+    asked, decides, looks = ranks.any_of(trainer.request.asked, bool(decision), early_is_due(trainer))
     if asked:  # else a request that has come meanwhile is known before the next step
         trainer.request.asked = True
         return True
@@ -104,19 +105,6 @@ def is_asked_to_stop(trainer: Trainer) -> bool:
             if leads:
                 evaluate_early(trainer)
     return False
-
-
-def planned(trainer: Trainer) -> dict[str, Any] | None:
-    """The planner's decision for the next step, None if there is none."""
-    step, taken = trainer.state.step, {decision.step for decision in trainer.identity.decisions}
-    if trainer.planner is None or step in taken:
-        return None
-    try:
-        changes = trainer.planner(step)
-        return trainer.decision(changes).plain() if changes else None
-    except Exception as error:
-        trainer.failure, trainer.request.asked = error, True
-        return None
 
 
 def one_step(trainer: Trainer) -> tuple[float, float, float]:
@@ -138,16 +126,19 @@ def one_step(trainer: Trainer) -> tuple[float, float, float]:
             continue
         if micro:
             trainer.tick()
-        loss, chain = backward(trainer, step, micro, chain)
-        summed.add(loss)
+        with ordered_sums(trainer.device):
+            loss, chain = loss_of(trainer, step, micro, chain)
+            loss.backward()
+        summed.add(loss.detach())
     ranks.require_same(
         N_("the batches, since its text has changed or its machine has a fault; this step was not applied"),
         chain,
         FAULT,
     )
-    loss, norm = summed.total(), summed.norm()
-    loss_value, norm_value, state_value = _fetched(loss, norm, _norm_of_state(trainer))
-    _require_finite(trainer, loss_value, norm_value, state_value)
+    loss, norm, state = summed.total(), summed.norm(), _norm_of_state(trainer)
+    # Fetched at once: each fetch waits until a GPU has finished.
+    numbers: list[float] = torch.stack([one.to(state.device) for one in (loss, norm, state)]).tolist()
+    _require_finite(trainer, *numbers)
     if training.clip_norm is not None:
         torch.nn.utils.clip_grads_with_norm_(trainer.parameters.values(), training.clip_norm, norm)
     for group in trainer.optimizer.param_groups:
@@ -156,20 +147,7 @@ def one_step(trainer: Trainer) -> tuple[float, float, float]:
     trainer.state.chain = chain
     if (step + 1) % ANCHOR_EVERY == 0:
         trainer.state.anchor_step, trainer.state.anchor = step + 1, chain
-    return loss_value, norm_value, trainer.optimizer.param_groups[0]["lr"]
-
-
-def backward(trainer: Trainer, step: int, micro: int, chain: str = "") -> tuple[Tensor, str]:
-    """Add the gradients of one batch; return its loss (see `loss_of`) and the extended batch chain."""
-    with ordered_sums(trainer.device):
-        loss, chain = loss_of(trainer, step, micro, chain)
-        loss.backward()
-    return loss.detach(), chain
-
-
-def _fetched(*scalars: Tensor) -> list[float]:
-    """The values of numbers, fetched at once from the last one's device: each fetch waits until a GPU has finished."""
-    return torch.stack([one.to(scalars[-1].device) for one in scalars]).tolist()
+    return numbers[0], numbers[1], trainer.optimizer.param_groups[0]["lr"]
 
 
 def loss_of(trainer: Trainer, step: int, micro: int, chain: str = "") -> tuple[Tensor, str]:
@@ -213,7 +191,8 @@ def after_step(trainer: Trainer) -> None:
     state.pending = evaluating
     # Measured first and logged last: the log of an evaluation that was interrupted shows nothing of it.
     losses: dict[str, float] = {}
-    sampling = _sample_is_due(trainer, evaluating=evaluating)
+    every, watched = training.sample_every, training.watch and predicts_next(training.objective)
+    sampling = (evaluating and watched) or (every is not None and (last or state.step % every == 0))
     if evaluating or sampling:
         with trainer.unsharded() as leads:
             losses = ranks.broadcast(evaluate(trainer) if evaluating and leads else {})
@@ -225,7 +204,8 @@ def after_step(trainer: Trainer) -> None:
                 write_sample(trainer)
     if evaluating:
         trainer.looked = True
-        train_loss = state.take_mean_loss()
+        train_loss = state.loss_sum / state.loss_count if state.loss_count else None
+        state.loss_sum, state.loss_count = 0.0, 0
         state.note_validation_loss(losses["validation_loss"])
         state.pending = False
         trainer.emit({"event": "evaluation", "step": state.step, "train_loss": train_loss, **losses})
@@ -290,14 +270,6 @@ def save(trainer: Trainer, *, together: bool = True) -> None:
     checkpoint = Checkpoint(step, weights, tensors, state, history)
     trainer.folder.save(checkpoint, keep=trainer.config.training.keep_checkpoints)
     trainer.saved = step
-
-
-def _sample_is_due(trainer: Trainer, *, evaluating: bool) -> bool:
-    training, step = trainer.config.training, trainer.state.step
-    every = training.sample_every
-    if evaluating and training.watch and predicts_next(training.objective):
-        return True
-    return every is not None and (step % every == 0 or step == training.steps)
 
 
 def _emit_end(trainer: Trainer) -> None:

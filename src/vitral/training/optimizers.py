@@ -8,7 +8,7 @@ are faster, but their bits depend on where a tensor begins and ends.
 import os
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,19 +17,19 @@ from torch import Tensor, nn
 from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
-from vitral.attention import MultiHeadAttention
 from vitral.core.errors import UsageError
 from vitral.core.machine import has_matrix_unit
-from vitral.model import Transformer
+from vitral.model import Transformer, parameter_table
+from vitral.model.counts import single_matrices
 from vitral.model.parametrisation import INSIDE, rate_factor
-from vitral.model.recurrence import GATES
 from vitral.runs.config import TrainingConfig
 from vitral.runs.environment import DISPATCH
 from vitral.runs.optimizers import POLYNOMIALS, AdamWConfig, MuonConfig, OptimizerConfig, OwnOptimizer, SGDConfig
 from vitral.training import ranks
 from vitral.training.own_optimizer import AdoptedOptimizer, adopt
 
-Group = Mapping[str, Any]
+Numbers = Mapping[str, Any]
+"""Hyperparameters of a group of parameters, as PyTorch's kernels call them."""
 
 
 class Optimizer(ABC):
@@ -41,7 +41,7 @@ class Optimizer(ABC):
         state: the state tensors of each parameter, by name.
     """
 
-    def __init__(self, groups: Iterable[Group], *, fused: bool = True) -> None:
+    def __init__(self, groups: Iterable[Mapping[str, Any]], *, fused: bool = True) -> None:
         """Store the groups; their initial learning rates are the peaks. `fused` chooses PyTorch's kernel."""
         self.fused = fused
         self.param_groups: list[dict[str, Any]] = [{**group, "peak": group["lr"]} for group in groups]
@@ -53,11 +53,11 @@ class Optimizer(ABC):
             for group in self.param_groups:
                 parameters = [parameter for parameter in group["params"] if parameter.grad is not None]
                 if parameters:
-                    self.apply(parameters, group)
+                    self.apply(parameters, {key: group[key] for key in group.keys() - {"params", "peak"}})
 
     @abstractmethod
-    def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
-        """Update these parameters of a group."""
+    def apply(self, parameters: Sequence[nn.Parameter], numbers: Numbers) -> None:
+        """Update these parameters of a group by its hyperparameters."""
 
     def tensors(self, parameter: nn.Parameter) -> dict[str, Tensor]:
         """The state of a parameter."""
@@ -72,10 +72,13 @@ class Optimizer(ABC):
 
 
 class AdamW(Optimizer):
-    """AdamW (Loshchilov & Hutter 2019) by PyTorch's kernels; groups need "lr", "weight_decay", "betas", "eps"."""
+    """AdamW (Loshchilov & Hutter 2019) by PyTorch's kernels.
 
-    def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
-        """Update these parameters of a group."""
+    Groups need "lr", "weight_decay", "beta1", "beta2" and "eps".
+    """
+
+    def apply(self, parameters: Sequence[nn.Parameter], numbers: Numbers) -> None:
+        """Update these parameters of a group by its hyperparameters."""
         for parameter in parameters:
             if not self.state[parameter]:
                 self.state[parameter] |= {
@@ -96,12 +99,8 @@ class AdamW(Optimizer):
             foreach=False,
             fused=self.fused,
             amsgrad=False,
-            beta1=group["betas"][0],
-            beta2=group["betas"][1],
-            lr=group["lr"],
-            weight_decay=group["weight_decay"],
-            eps=group["eps"],
             maximize=False,
+            **numbers,
         )
 
 
@@ -114,10 +113,10 @@ class SGD(Optimizer):
         W ← W - η B,   or  W ← W - η (G + μ B)               Nesterov's form
     """
 
-    def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
-        """Update these parameters of a group."""
+    def apply(self, parameters: Sequence[nn.Parameter], numbers: Numbers) -> None:
+        """Update these parameters of a group by its hyperparameters."""
         buffers: list[Tensor | None] = [None] * len(parameters)
-        if group["momentum"]:
+        if numbers["momentum"]:
             for parameter in parameters:
                 if not self.state[parameter]:
                     self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
@@ -128,12 +127,9 @@ class SGD(Optimizer):
             buffers,
             foreach=False,
             fused=self.fused,
-            weight_decay=group["weight_decay"],
-            momentum=group["momentum"],
-            lr=group["lr"],
             dampening=0.0,
-            nesterov=group["nesterov"],
             maximize=False,
+            **numbers,
         )
 
 
@@ -201,42 +197,31 @@ class Muon(Optimizer):
             in_bfloat16: whether the products that orthogonalise are computed in bfloat16.
             numbers: the hyperparameters. A step moves a square matrix by about "lr" in every direction.
         """
-        self._rows, self._in_bfloat16 = {parameter: tuple(rows) for parameter, rows in stacked}, in_bfloat16
+        self._rows, self._in_bfloat16 = dict(stacked), in_bfloat16
         super().__init__([{"params": list(self._rows), **numbers}])
 
-    def apply(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
-        """Update these parameters of a group."""
-        updates = {parameter: self._averaged(parameter, group["momentum"]) for parameter in parameters}
-        shapes: dict[tuple[int, int], None] = {}
+    def apply(self, parameters: Sequence[nn.Parameter], numbers: Numbers) -> None:
+        """Update these parameters of a group by its hyperparameters."""
+        alike: defaultdict[tuple[int, ...], list[tuple[nn.Parameter, int, Tensor]]] = defaultdict(list)
         for parameter in parameters:
-            if group["weight_decay"]:
-                parameter.mul_(1 - group["lr"] * group["weight_decay"])
-            shapes |= dict.fromkeys(_oriented(rows, parameter.shape[1]) for rows in self._rows[parameter])
-        for shape in shapes:
-            self._move(shape, updates, group["lr"])
-
-    def _move(self, shape: tuple[int, int], updates: Mapping[nn.Parameter, Tensor], rate: float) -> None:
-        """Move the matrices of one shape, each of which is needed whole."""
-        pieces: list[Tensor] = []
-        slices: list[tuple[nn.Parameter, int, int]] = []
-        for parameter, update in updates.items():
-            width = parameter.shape[1]
-            if shape not in (_oriented(rows, width) for rows in self._rows[parameter]):
-                continue
-            begin = 0
-            for piece in ranks.full_tensor(update).split(self._rows[parameter]):
-                if _oriented(len(piece), width) == shape:
-                    pieces.append(piece.mT if len(piece) > width else piece)
-                    slices.append((parameter, begin, len(piece)))
-                begin += len(piece)
-        directions = orthogonalise(torch.stack(pieces), in_bfloat16=self._in_bfloat16)
-        for (parameter, begin, rows), direction in zip(slices, directions, strict=True):
-            width, first, here = parameter.shape[1], ranks.first_row(parameter), ranks.local_rows(parameter)
-            upright = direction.mT if rows > width else direction
-            top, bottom = max(begin, first), min(begin + rows, first + len(here))
-            if top < bottom:
-                moved = here[top - first : bottom - first]
-                moved.sub_(upright[top - begin : bottom - begin], alpha=rate * max(1.0, rows / width) ** 0.5)
+            begin, update = 0, ranks.full_tensor(self._averaged(parameter, numbers["momentum"]))
+            for matrix in update.split(self._rows[parameter]):
+                alike[tuple(sorted(matrix.shape))].append((parameter, begin, matrix))
+                begin += len(matrix)
+            if numbers["weight_decay"]:
+                parameter.mul_(1 - numbers["lr"] * numbers["weight_decay"])
+        for pieces in alike.values():
+            wide = [matrix.mT if len(matrix) > matrix.shape[1] else matrix for _parameter, _begin, matrix in pieces]
+            directions = orthogonalise(torch.stack(wide), in_bfloat16=self._in_bfloat16)
+            for (parameter, begin, matrix), direction in zip(pieces, directions, strict=True):
+                rows, width = matrix.shape
+                upright = direction.mT if rows > width else direction
+                first, here = ranks.first_row(parameter), ranks.local_rows(parameter)
+                top, bottom = max(begin, first), min(begin + rows, first + len(here))
+                if top < bottom:
+                    moved = here[top - first : bottom - first]
+                    rate = numbers["lr"] * max(1.0, rows / width) ** 0.5
+                    moved.sub_(upright[top - begin : bottom - begin], alpha=rate)
 
     def _averaged(self, parameter: nn.Parameter, momentum: float) -> Tensor:
         """The gradient with Nesterov momentum."""
@@ -246,11 +231,6 @@ class Muon(Optimizer):
             state["momentum_buffer"] = torch.zeros_like(parameter)
         average = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
         return gradient.lerp(average, momentum)
-
-
-def _oriented(rows: int, columns: int) -> tuple[int, int]:
-    """The shape of a matrix laid with its shorter side upright."""
-    return min(rows, columns), max(rows, columns)
 
 
 class Optimizers:
@@ -321,16 +301,22 @@ def build_optimizer(
     """
     match config:
         case AdamWConfig():
-            return Optimizers(_adamw(model, config, frozenset(), fused=fused))
+            return Optimizers(_adamw(model, config, (), fused=fused))
         case SGDConfig():
             numbers = {"lr": config.learning_rate, "momentum": config.momentum, "nesterov": config.nesterov}
-            return Optimizers(SGD(_decayed(model, config.weight_decay, frozenset(), numbers), fused=fused))
+            return Optimizers(SGD(_decayed(model, config.weight_decay, (), numbers), fused=fused))
         case MuonConfig():
             matrices = stacked_matrices(model)
-            rest = _adamw(model, config.rest, frozenset(matrices), fused=fused)
+            rest = _adamw(model, config.rest, matrices, fused=fused)
             moved = [(model.get_parameter(name), rows) for name, rows in matrices.items()]
-            numbers = {"lr": config.learning_rate, "momentum": config.momentum, "weight_decay": config.weight_decay}
-            return Optimizers(Muon(moved, in_bfloat16=in_bfloat16, **numbers), rest) if moved else Optimizers(rest)
+            muon = Muon(
+                moved,
+                in_bfloat16=in_bfloat16,
+                lr=config.learning_rate,
+                momentum=config.momentum,
+                weight_decay=config.weight_decay,
+            )
+            return Optimizers(muon, rest) if moved else Optimizers(rest)
         case OwnOptimizer():
             return Optimizers(adopt(config, list(model.parameters())))
 
@@ -338,26 +324,22 @@ def build_optimizer(
 def stacked_matrices(model: Transformer) -> dict[str, tuple[int, ...]]:
     """Names of the matrices inside the blocks, with the numbers of rows of stacked matrices."""
     matrices: dict[str, tuple[int, ...]] = {}
-    for name, module in model.named_modules():
-        if not name.startswith(INSIDE):
-            continue
-        if isinstance(module, MultiHeadAttention):
-            matrices[f"{name}.in_proj.weight"] = module.widths
-        elif isinstance(module, nn.LSTM):
-            for of in ("ih", "hh"):
-                matrices[f"{name}.weight_{of}_l0"] = (module.hidden_size,) * GATES
-        elif isinstance(module, nn.Linear):
-            matrices.setdefault(f"{name}.weight", (module.out_features,))
+    for row in parameter_table(model.config, model.vocab_size):
+        module = model.get_submodule(row.name.rpartition(".")[0])
+        if row.name.startswith(INSIDE) and len(row.shape) == 2 and isinstance(module, nn.Linear | nn.LSTM):
+            matrices[row.name] = tuple(height for height, _width in single_matrices(model.config, [row]))
     return matrices
 
 
-def _adamw(model: Transformer, config: AdamWConfig, without: Set[str], *, fused: bool) -> AdamW:
+def _adamw(model: Transformer, config: AdamWConfig, without: Collection[str], *, fused: bool) -> AdamW:
     """AdamW for all parameters except some."""
-    numbers = {"lr": config.learning_rate, "betas": (config.beta1, config.beta2), "eps": config.epsilon}
+    numbers = {"lr": config.learning_rate, "beta1": config.beta1, "beta2": config.beta2, "eps": config.epsilon}
     return AdamW(_decayed(model, config.weight_decay, without, numbers), fused=fused)
 
 
-def _decayed(model: Transformer, weight_decay: float, without: Set[str], numbers: Group) -> list[Group]:
+def _decayed(
+    model: Transformer, weight_decay: float, without: Collection[str], numbers: Numbers
+) -> list[dict[str, Any]]:
     """Groups of parameters: matrices and embeddings, which decay, then the rest; by the parametrisation's rates."""
     groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -51,8 +51,7 @@ FIT = "fit"
 """The value of training.plan with which the model's size is chosen too."""
 
 
-@dataclass(frozen=True)
-class ResolvedPlan:
+class ResolvedPlan(NamedTuple):
     """A configuration with its execution plan resolved.
 
     Attributes:
@@ -80,10 +79,8 @@ class _Trials:
 
     def time(self, config: RunConfig, share: float, *, trials: int = 2) -> float:
         """Seconds of a step, timed for a share of the time for trials."""
-        if self.seconds is None:
-            return time_steps(config, self.build, least=UNLIMITED, trials=trials)
-        given = share * self.seconds
-        return time_steps(config, self.build, least=given, most=given, trials=trials)
+        given = UNLIMITED if self.seconds is None else share * self.seconds
+        return time_steps(config, self.build, given, trials=trials)
 
 
 def resolve_plan(
@@ -113,15 +110,12 @@ def resolve_plan(
         raise UsageError(
             '"fit" chooses training.plan and training.regularisation for a time; give training.minutes too'
         )
-    is_written = training.plan == "as-written" and training.minutes is None
-    if is_written and training.threads is not None:
-        return ResolvedPlan(config, ())
     sizes = sizes_for(config, num_tokens) if training.plan == FIT else [config]
     limit = None if training.minutes is None else min(TRIAL_SECONDS, TRIAL_SHARE * 60 * training.minutes)
     trials = _Trials(build, limit)
-    threads = training.threads or given_threads(training) or _faster_threads(trials, sizes[0])
+    threads = training.threads or _suitable_threads(trials, sizes[0])
     config = config.with_training(threads=threads)
-    if is_written:
+    if training.plan == "as-written" and training.minutes is None:
         return ResolvedPlan(config, tuple(trials.notes))
     changes: dict[str, Any] = {"threads": threads, "plan": "as-written"}
     with using_threads(threads):
@@ -136,16 +130,11 @@ def resolve_plan(
     return ResolvedPlan(config.with_training(**changes), tuple(trials.notes))
 
 
-def given_threads(training: TrainingConfig) -> int | None:
-    """The number of threads that is not measured: of an accelerator's run, or that the environment asks for."""
+def _suitable_threads(trials: _Trials, config: RunConfig) -> int:
+    """One or one for each core, whichever is faster; PyTorch's with an accelerator, or if the environment sets it."""
     is_named = any(os.environ.get(name, "").strip() for name in THREAD_VARIABLES)
-    if not is_named and resolve_device(training.device).type == "cpu":
-        return None
-    return min(torch.get_num_threads(), MOST_THREADS)
-
-
-def _faster_threads(trials: _Trials, config: RunConfig) -> int:
-    """One thread or one for each core, whichever is faster."""
+    if is_named or resolve_device(config.training.device).type != "cpu":
+        return min(torch.get_num_threads(), MOST_THREADS)
     most = min(cores(), MOST_THREADS)
     if most == 1:
         return 1
@@ -182,19 +171,15 @@ def _chosen_precision(trials: _Trials, config: RunConfig) -> Timed:
         if not config.training.compile:
             raise
         trials.notes.append(no_compiler(error))
-    config = config.with_training(compile=False)
-    return config, trials.time(config, 2 * A_TRIAL)
+        return _chosen_precision(trials, config.with_training(compile=False))
 
 
 def _fastest(trials: _Trials, config: RunConfig) -> Timed:
     """The fastest of float32, bfloat16, and the faster one compiled, where that is likely to pay off."""
-    training, timed, said = config.training, list[Timed](), list[str]()
+    training, timed, times = config.training, list[Timed](), ""
 
     def enter(one: RunConfig) -> Timed:
         timed.append((one, trials.time(one, A_TRIAL)))
-        sentence = N_("{before}, {plan} {milliseconds:.1f} ms") if said else N_("{plan} {milliseconds:.1f} ms")
-        values = {"plan": _arithmetic(one), "milliseconds": 1000 * timed[-1][1]}
-        said.append(sentence.format(before=said[-1] if said else "", **values))
         return min(timed, key=lambda each: each[1] * (SAVED if each is timed[0] else 1))
 
     plainest = _plainest(config)
@@ -207,7 +192,10 @@ def _fastest(trials: _Trials, config: RunConfig) -> Timed:
             best = enter(best[0].with_training(compile=True))
         except Exception as error:  # the compiler and its backends raise many types
             trials.notes.append(no_compiler(error))
-    trials.notes.append(FASTEST.format(plan=_arithmetic(best[0]), times=said[-1]))
+    for one, seconds in timed:
+        sentence = N_("{before}, {plan} {milliseconds:.1f} ms") if times else N_("{plan} {milliseconds:.1f} ms")
+        times = sentence.format(before=times, plan=_arithmetic(one), milliseconds=1000 * seconds)
+    trials.notes.append(FASTEST.format(plan=_arithmetic(best[0]), times=times))
     return best
 
 
@@ -250,8 +238,7 @@ def _regularised(trials: _Trials, config: RunConfig, seconds: float, allowed: fl
     return (config, seconds) if chosen == config else (chosen, trials.time(chosen, A_TRIAL, trials=1))
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(NamedTuple):
     """A model size.
 
     Attributes:
@@ -261,10 +248,6 @@ class Size:
 
     least_steps: int
     model: Mapping[str, Any]
-
-    def of(self, config: RunConfig) -> RunConfig:
-        """The configuration with this size."""
-        return RunConfig.parse(merge(config.plain(), {"model": self.model, "training": LADDER_TRAINING}), "plan")
 
 
 LADDER_TRAINING = {
@@ -313,7 +296,9 @@ def sizes_for(config: RunConfig, num_tokens: int) -> list[RunConfig]:
 
     The smallest size suits every text.
     """
-    smallest, *larger = (size.of(config) for size in LADDER)
+    plain = config.plain()
+    layers = ({"model": size.model, "training": LADDER_TRAINING} for size in LADDER)
+    smallest, *larger = (RunConfig.parse(merge(plain, layer), "plan") for layer in layers)
     return [
         smallest,
         *takewhile(lambda one: count_parameters(one.model, 1) <= MOST_PER_TOKEN * num_tokens, larger),
@@ -331,9 +316,8 @@ SMALL, FEWEST = 3e8, 64
 def time_steps(
     config: RunConfig,
     build: Callable[[RunConfig], Transformer],
+    seconds: float | None = None,
     *,
-    least: float = 0.0,
-    most: float = float("inf"),
     trials: int = TRIALS,
 ) -> float:
     """Median seconds of a training step, timed with random tokens on a temporary model.
@@ -344,9 +328,9 @@ def time_steps(
     Args:
         config: configuration of the run, with its precision and compilation.
         build: builds its model on its device.
-        least: minimum seconds of measuring; a timed step that would take longer is a part of one.
-        most: no further step is started after these seconds, if one has been timed after the first.
-        trials: minimum number of timed steps after the first.
+        seconds: for measuring: a timed step that would take longer is a part of one, and no further step is started
+            after them, if one has been timed after the first; None: as many as a few whole steps take.
+        trials: minimum number of timed steps after the first, if they are done in time.
     """
     model, training = build(config).train(), config.training
     step, shaped = _steps(model, training), partial(_shape, config, model.vocab_size)
@@ -355,10 +339,10 @@ def time_steps(
         *shape, work = shaped(math.inf if training.compile else SMALL)  # the compiler would compile each shape
         step(*shape)
         passes, _ = step(*shape)
-        *shape, timed = shaped(max(work, work * min(most, least or math.inf) / passes))
+        *shape, timed = shaped(math.inf if seconds is None else max(work, work * seconds / passes))
         factor = training.accumulation * shaped(math.inf)[2] / timed
-        while len(times) <= trials or sum(times) < least:
-            if len(times) > 1 and sum(times) >= most:
+        while len(times) <= trials or (seconds is not None and sum(times) < seconds):
+            if len(times) > 1 and seconds is not None and sum(times) >= seconds:
                 break
             passes, rest = step(*shape)
             times.append(passes + rest)

@@ -4,8 +4,7 @@ How often the text is seen decides, and how large the model is for it. The table
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from vitral.core.config import merge
 from vitral.model import count_parameters
@@ -18,8 +17,7 @@ ROOMY = 1.5
 of passes in the table count half."""
 
 
-@dataclass(frozen=True)
-class Regularisation:
+class Regularisation(NamedTuple):
     """How a run is regularised that sees its text so often.
 
     Attributes:

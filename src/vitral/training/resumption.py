@@ -30,7 +30,7 @@ from vitral.training.run import (
     share,
 )
 from vitral.training.stopping import stop_on_signals
-from vitral.training.trainer import Planner, Trainer, TrainerState, chain_from_anchor
+from vitral.training.trainer import Planner, Trainer, TrainerState, link
 
 
 class FinishedRun(UsageError):
@@ -72,18 +72,16 @@ def resume(
     if not ranks.leads():
         return follow(corpus)
     frame, warn = frame or TimeFrame(), noting(callback)
-    RunFolder.open(path)
+    folder = RunFolder.open(path)
     with only_writer(path), only_training():
-        RunFolder.open(path).sweep()
+        folder.sweep()
         sealed = enter(path, warn)
         sealed.require_text()
         _compare_machines(sealed, warn, strict=strict)
         sources = require_same_parts(sealed.config, str(path), accept=changed_parts)
-        checkpoint = None
-        if sealed.newest is None:
+        checkpoint = sealed.newest and last_checkpoint(sealed, warn)
+        if checkpoint is None:
             warn(N_("stopped before its first checkpoint: starting again at step 0, with the same random numbers"))
-        else:
-            checkpoint = last_checkpoint(sealed, warn)
         identity = identity_of(sealed, checkpoint)
         with using_threads(identity.current_threads):
             trainer = restored(sealed, checkpoint, callback, corpus)
@@ -100,8 +98,7 @@ def resume(
             require_same_batches(trainer)
             share(trainer, sealed.document("corpus"))
             with stop_on_signals() as trainer.request:
-                if torn := trainer.folder.rewind(checkpoint):
-                    warn(N_("metrics.jsonl: an incomplete last line of {bytes:,} bytes was removed").format(bytes=torn))
+                trainer.folder.rewind(checkpoint)
                 if sources:
                     trainer.decide({"parts": dict(sources)})
                 return run_to_the_end(trainer)
@@ -121,13 +118,18 @@ def require_same_batches(trainer: Trainer) -> None:
     Raises:
         UsageError: they differ.
     """
-    if chain_from_anchor(trainer) != trainer.state.chain:
+    state = trainer.state
+    chain = state.anchor
+    for step in range(state.anchor_step, state.step):
+        for micro in range(trainer.config.training.accumulation):
+            chain = link(chain, *trainer.batches.batch(step, micro))
+    if chain != state.chain:
         raise UsageError(
             "{where}: the batches of steps {began} to {step} differ from those the run was trained "
             "on; its text or the version of Vitral has changed",
             where=trainer.folder.path,
-            began=trainer.state.anchor_step + 1,
-            step=trainer.state.step,
+            began=state.anchor_step + 1,
+            step=state.step,
         )
 
 
@@ -187,9 +189,9 @@ def restored(
     where, identity = str(sealed.path), identity_of(sealed, checkpoint)
     config = with_free_keys(identity.current, sealed.config)
     dataset = replace(sealed.dataset(corpus), problems=tuple(sealed.document("corpus").get("problems", ())))
-    known = sealed.ngrams() if "ngrams.json" in identity.documents else None
+    is_counted = "ngrams.json" in identity.documents
     model = build_model(config, dataset.tokenizer.vocab_size, where)
-    baselines = None if known is None else NgramBaselines.from_plain(known)
+    baselines = NgramBaselines.from_plain(sealed.document("ngrams")) if is_counted else None
     trainer = Trainer(config, dataset, model, RunFolder(sealed.path), callback, baselines=baselines)
     history = {} if checkpoint is None else checkpoint.history  # its hash: damage to the file is not sealed again
     environment = history.get("environment") or document_hash(sealed.document("environment"))

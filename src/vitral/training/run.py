@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from vitral.core.config import shown
 from vitral.core.devices import resolve_device, weight_dtype
@@ -104,7 +103,7 @@ def train(
             noting(callback)(line)
         config = complete(resolved.config)
         with using_threads(config.training.threads):
-            model = build_model(config, dataset.tokenizer.vocab_size, "config")
+            model = build_model(config, dataset.tokenizer.vocab_size)
             if source is not None:
                 inherit_weights(model, source)
             trainer = Trainer(config, dataset, model, RunFolder(out), callback, baselines=baselines, planner=planner)
@@ -118,8 +117,7 @@ def _labelled(config: RunConfig, dataset: Dataset, source: LoadedRun | None) -> 
     Raises:
         UsageError: the run whose weights are the initial ones has other labels.
     """
-    known = None if source is None else source.sealed.document("corpus").get("labels")
-    if source is not None and known != dataset.labels:
+    if source is not None and (known := source.sealed.document("corpus").get("labels")) != dataset.labels:
         raise UsageError(
             "--init-from {where}: its labels are {known}, and those of the text {found}; they must be the same",
             where=source.folder.path,
@@ -147,7 +145,7 @@ def _judged(dataset: Dataset, config: RunConfig, splits: Sequence[str]) -> Datas
         return dataset
     text = dataset.load_text().text
     report = corpus_report(dataset, text, context_length=reading, batch_size=config.training.batch_size)
-    return replace(dataset, problems=report.loss_problems)
+    return replace(dataset, problems=report.loss_problems, notes=(*dataset.notes, *report.loss_notes))
 
 
 def begin(
@@ -240,6 +238,7 @@ def follow(corpus: str | None = None) -> RunFolder:
         model = build_model(config, tokenizer.vocab_size, str(where))
         state, folder = TrainerState(**about["state"]), ranks.SilentFolder(where)
         trainer = Trainer(config, dataset, model, folder, silent, state, request=request)
+        trainer.identity = new_identity(config, {name: about[name] for name in ("corpus", "tokenizer")})
         ranks.require_same(N_("the text"), dataset.fingerprint)
         tensors = {name: torch.empty(shape, dtype=getattr(torch, kind)) for name, shape, kind in about["optimizer"]}
         ranks.broadcast_tensors({**model.state_dict(), **tensors})
@@ -256,18 +255,18 @@ def how_far_begun(folder: Path) -> str | None:
     return "finished" if ends and ends[-1]["finished"] else "stopped"
 
 
-def resolved_plan(config: RunConfig, dataset: Dataset, frame: TimeFrame | None) -> ResolvedPlan:
-    """The configuration with its execution plan; without a time frame all minutes are left."""
+def resolved_plan(config: RunConfig, dataset: Dataset, frame: TimeFrame) -> ResolvedPlan:
+    """The configuration with its execution plan."""
     minutes = config.training.minutes
     tokens = {name: len(split.tokens) for name, split in dataset.splits.items()}
     if dataset.answers is not None:  # a step is whole records, filled up to the context
         tokens = {name: len(split.segments) * config.model.context_length for name, split in dataset.splits.items()}
     return resolve_plan(
         config,
-        partial(build_model, vocab_size=dataset.tokenizer.vocab_size, where="config"),
+        partial(build_model, vocab_size=dataset.tokenizer.vocab_size),
         tokens["train"],
         [tokens[name] for name in SPLITS[1:]],
-        seconds_left=None if minutes is None or frame is None else TimeLimit(minutes, frame).left(),
+        seconds_left=None if minutes is None else TimeLimit(minutes, frame).left(),
     )
 
 
@@ -280,20 +279,19 @@ def keep(trainer: Trainer, frame: TimeFrame, minutes: float | None, spent: float
         trainer.planner = trainer.planner or Deadline(trainer, limit)
 
 
-def build_model(config: RunConfig, vocab_size: int, where: str | None = None) -> Transformer:
+def build_model(config: RunConfig, vocab_size: int, where: str = "config") -> Transformer:
     """The model of a run with its initial weights, on the run's device and in its precision.
 
     Args:
         config: of the run.
         vocab_size: number of tokens in the vocabulary.
-        where: the file or option that asks for its training, whose memory is asked for first; None: it is not.
+        where: the file or option that asks for its training, whose memory is asked for first.
 
     Raises:
         UsageError: training needs more memory than there is; the device does not exist, or its results differ from the
             CPU's.
     """
-    if where is not None:
-        require_training_memory(config, vocab_size, where)
+    require_training_memory(config, vocab_size, where)
     device = resolve_device(config.training.device)
     model = Transformer(config.model, vocab_size, seed=config.seed)
     if device.type == "cpu":
@@ -326,8 +324,8 @@ def run_to_the_end(trainer: Trainer) -> RunFolder:
             "step": trainer.state.step,
             "steps": config.training.steps,
             "objective": config.training.plain()["objective"],
-            "parameters": count_parameters(config.model, trainer.dataset.tokenizer.vocab_size),
-            "vocab_size": trainer.dataset.tokenizer.vocab_size,
+            "parameters": count_parameters(config.model, trainer.model.vocab_size),
+            "vocab_size": trainer.model.vocab_size,
             "tokens": {name: len(split.tokens) for name, split in trainer.dataset.splits.items()},
             "device": trainer.device.type,
             "dtype": config.training.dtype,
@@ -345,7 +343,7 @@ def run_to_the_end(trainer: Trainer) -> RunFolder:
     return trainer.folder
 
 
-BY_TOKEN = ("token_embedding.weight", "head.weight", "head.bias")
+BY_TOKEN = {"token_embedding.weight", "head.weight", "head.bias"}
 """Tensors with one row for each token of the vocabulary."""
 
 
@@ -376,17 +374,12 @@ def inherit_weights(model: Transformer, source: LoadedRun) -> None:
     weights = dict(source.model.state_dict())
     if model.vocab_size > source.model.vocab_size:
         own = model.state_dict()
-        weights |= {name: _with_new_rows(weights[name], own[name]) for name in BY_TOKEN if name in weights.keys() & own}
+        for name in own.keys() & weights.keys() & BY_TOKEN:
+            former = weights[name]
+            if former.shape[1:] == own[name].shape[1:]:  # other widths are refused below
+                own[name][: len(former)] = former
+                weights[name] = own[name]
     load_weights(model, weights, f"--init-from {source.folder.path}")
-
-
-def _with_new_rows(former: Tensor, initial: Tensor) -> Tensor:
-    """The former rows above the last initial ones; unchanged if the widths differ, which `load_weights` refuses."""
-    if former.shape[1:] != initial.shape[1:]:
-        return former
-    rows = initial.clone()
-    rows[: len(former)] = former
-    return rows
 
 
 def require_same_parts(config: RunConfig, where: str, *, accept: bool = False) -> dict[str, str]:

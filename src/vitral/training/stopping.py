@@ -24,15 +24,6 @@ class StopRequest(Interruption):
         """Whether the training has ended that handled signals by it."""
         return signal.getsignal(signal.SIGINT) is not self
 
-    def check(self) -> None:
-        """Raise if a stop was requested.
-
-        Raises:
-            StopAsked: a stop was requested.
-        """
-        if self.asked:
-            raise StopAsked
-
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         """Handle a signal."""
         if self.asked and signum == signal.SIGINT:

@@ -177,14 +177,15 @@ def plan_text(corpus: Corpus, config: RunConfig, pinned: Set[str] = frozenset())
         values[key] = value
         choices.append(Choice(key, value, reason, is_pinned=key in pinned))
 
-    if corpus.records is None and size < LEAST_CHARACTERS:
-        raise UsageError(
-            "{name}: a text of {size:,} characters is too short to train and measure on; give one of at least {least}",
-            name=corpus.name,
-            size=size,
-            least=LEAST_CHARACTERS,
-        )
     if corpus.records is None:
+        if size < LEAST_CHARACTERS:
+            raise UsageError(
+                "{name}: a text of {size:,} characters is too short to train and measure on; give one of at least "
+                "{least}",
+                name=corpus.name,
+                size=size,
+                least=LEAST_CHARACTERS,
+            )
         choose("corpus.split", *(_split(size) if corpus.shards is None else ("blocks", IN_FILES)))
     else:
         kind = RECORD_NAMES.get(config.corpus.records or "", N_("sequences of a task"))
@@ -208,7 +209,10 @@ def _of_text(corpus: Corpus, config: RunConfig, values: Mapping[str, Any], pinne
     """Context and batch of a text."""
     context, batch = _shape(config.training.minutes)
     time = N_("a given number of steps") if config.training.minutes is None else in_minutes(config.training.minutes)
-    room = context if "model.context_length" in pinned else _room(corpus, config, values)
+    room = context
+    if len(corpus.text) < SHORT and "model.context_length" not in pinned:
+        splits = _prepared(corpus, config, values).splits.values()
+        room = min(int(split.lengths.max(initial=0)) for split in splits) - 1
     if room < 1:
         raise UsageError(
             "{name}: one of the splits of this short text is a single token, so there is nothing to "
@@ -258,8 +262,10 @@ def _values(config: RunConfig) -> dict[str, Any]:
     plain = config.plain()
     values = {key: plain[key.split(".")[0]].get(key.split(".")[1]) for key in KIND_NAMES}
     if config.corpus.records is not None:
-        return {**values, "corpus.split": "records"}
-    return values if config.corpus.task is None else {**values, "corpus.split": "sequences"}
+        values["corpus.split"] = "records"
+    elif config.corpus.task is not None:
+        values["corpus.split"] = "sequences"
+    return values
 
 
 def _shape(minutes: float | None) -> tuple[int, int]:
@@ -303,14 +309,8 @@ def _dropout(size: int, config: RunConfig, values: Mapping[str, Any]) -> tuple[d
         steps = EXPECTED_STEPS * max(min(1.0, minutes / SHAPES[1][0]), minutes / ENOUGH_MINUTES)
     times = steps * per_step / num_tokens
     chosen = regularisation(times, config.model, num_tokens)
-    often = N_("this text is seen so often that it would be learned by heart")
-    rarely = N_("few passes over this text are expected")
+    often = N_(
+        "this text is seen so often that it would be learned by heart; with minutes, training measures and chooses anew"
+    )
+    rarely = N_("few passes over this text are expected; with minutes, training measures and chooses anew")
     return DropoutConfig(**chosen.dropout).plain(), often if chosen.dropout else rarely
-
-
-def _room(corpus: Corpus, config: RunConfig, values: Mapping[str, Any]) -> int:
-    """The longest context with a whole window in every split; for a text that is not short, only a lower bound."""
-    if len(corpus.text) >= SHORT:
-        return SHORT
-    splits = _prepared(corpus, config, values).splits
-    return min(int(split.lengths.max(initial=0)) for split in splits.values()) - 1

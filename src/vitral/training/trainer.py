@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitral.core.errors import UsageError
 from vitral.data import Dataset
 from vitral.data.batches import Batches, ShuffledBatches, thinned
 from vitral.evaluation import NgramBaselines, SplitLoss, evaluate_split, training_text
@@ -21,13 +20,13 @@ from vitral.evaluation.masking import Masking, filling_of, masking_of
 from vitral.model import Transformer
 from vitral.runs import RunFolder
 from vitral.runs.config import RunConfig
-from vitral.runs.identity import Decision, Identity, decided, document_hash, new_identity
+from vitral.runs.identity import Decision, Identity, decided, document_hash
 from vitral.training import ranks
 from vitral.training.baselines import Counting, counted_beside
 from vitral.training.events import Callback, Event, noting
 from vitral.training.objectives import compiled, loss_function
 from vitral.training.optimizers import optimizer_of
-from vitral.training.stopping import StopRequest
+from vitral.training.stopping import StopAsked, StopRequest
 
 ANCHOR_EVERY = 1000
 """Steps between anchors of the batch chain: checking the chain redraws at most this many steps' batches."""
@@ -69,17 +68,6 @@ class TrainerState:
         """As plain data, for state.json."""
         return {name: value for name, value in vars(self).items() if name != "step"}
 
-    def complete_step(self, loss: float) -> None:
-        """Count one optimizer step and its training loss."""
-        self.step += 1
-        self.loss_sum, self.loss_count = self.loss_sum + loss, self.loss_count + 1
-
-    def take_mean_loss(self) -> float | None:
-        """The mean training loss since the last evaluation, None without a step; starts a new mean."""
-        mean = self.loss_sum / self.loss_count if self.loss_count else None
-        self.loss_sum, self.loss_count = 0.0, 0
-        return mean
-
     def note_validation_loss(self, loss: float) -> None:
         """Keep the loss if it is the lowest so far."""
         if self.best_loss is None or loss < self.best_loss:
@@ -94,15 +82,10 @@ class Clock:
         stepped: Unix time after the last step, before any evaluation that follows it.
     """
 
-    def __init__(self, tokens_per_step: int) -> None:
-        """Start now; a step has so many tokens."""
-        self._tokens, self._steps, self._began = tokens_per_step, 0, time.perf_counter()
-        self._since, self.stepped = self._began, time.time()
-        self.pause, self._pauses = 0.0, 0.0
-
-    def count_step(self) -> None:
-        """Count a step since the last call of `tokens_per_second`."""
-        self._steps += 1
+    def __init__(self, tokens_per_step: int, step: int) -> None:
+        """Start now, after a step; each has so many tokens."""
+        self._tokens, self._told, self._began = tokens_per_step, (step, 0.0), time.perf_counter()
+        self.stepped, self.pause, self._pauses = time.time(), 0.0, 0.0
 
     def seconds(self) -> float:
         """Seconds since the start."""
@@ -112,12 +95,10 @@ class Clock:
         """Seconds since the start without the pauses."""
         return self.seconds() - self._pauses
 
-    def tokens_per_second(self) -> float:
-        """The speed since the last call."""
-        now = time.perf_counter()
-        speed = self._steps * self._tokens / max(now - self._since, 1e-9)
-        self._steps, self._since = 0, now
-        return speed
+    def tokens_per_second(self, step: int) -> float:
+        """The speed from the step of the last call to this one."""
+        (before, since), self._told = self._told, (step, self.stepping())
+        return (step - before) * self._tokens / max(self._told[1] - since, 1e-9)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -126,7 +107,6 @@ class Clock:
         yield
         self.pause = time.perf_counter() - began
         self._pauses += self.pause
-        self._since += self.pause
 
 
 @dataclass
@@ -143,7 +123,7 @@ class Trainer:
         baselines: the text's n-gram baselines; None until they are counted.
         request: a pending request to stop.
         saved: the step of the newest checkpoint, None without one.
-        identity: the run's identity, which checkpoints seal; by default that of a new run with this text.
+        identity: the run's identity, which checkpoints seal; set before the first step.
         environment: SHA-256 of environment.json.
         planner: asked before every step for a change of the configuration; None: there is none.
         looked: whether this session has had its early evaluation, or needs none any more.
@@ -181,10 +161,10 @@ class Trainer:
 
     def __post_init__(self) -> None:
         """Build the batches and, for the masked objective, the masking; both may refuse the text or tokenizer."""
+        training, tokenizer = self.config.training, self.dataset.tokenizer
         self.parameters = dict(self.model.named_parameters())
-        self.optimizer = optimizer_of(self.model, self.config.training)
+        self.optimizer = optimizer_of(self.model, training)
         self.state = self.state or TrainerState(chain=self.dataset.fingerprint, anchor=self.dataset.fingerprint)
-        training = self.config.training
         self.batches = (ShuffledBatches if training.windows == "shuffled" else Batches)(
             self.dataset.splits["train"],
             context_length=reading_of_config(self.config.model),
@@ -192,14 +172,11 @@ class Trainer:
             seed=self.config.seed,
             accumulation=training.accumulation,
         )
-        if self.identity is None:
-            documents = {"corpus": self.dataset.describe(), "tokenizer": self.dataset.tokenizer.plain()}
-            self.identity = new_identity(self.config, documents)
-        self.masking = masking_of(self.config.training.objective, self.dataset.tokenizer)
-        self.filling = filling_of(self.config.training.objective, self.dataset.tokenizer)
+        self.masking = masking_of(training.objective, tokenizer)
+        self.filling = filling_of(training.objective, tokenizer)
         self.device = self.model.token_embedding.weight.device
         loss = loss_function(self.model, self.masking)
-        self.loss = compiled(loss, noting(self.notify)) if self.config.training.compile else loss
+        self.loss = compiled(loss, noting(self.notify)) if training.compile else loss
 
     @property
     def is_finished(self) -> bool:
@@ -255,8 +232,8 @@ class Trainer:
         Raises:
             StopAsked: a stop was requested.
         """
-        if ranks.size() == 1:
-            self.request.check()
+        if ranks.size() == 1 and self.request.asked:
+            raise StopAsked
 
     def note(self, line: str) -> None:
         """Emit a note that metrics.jsonl keeps."""
@@ -269,16 +246,9 @@ class Trainer:
             changes: fields of `vitral.runs.identity.Decision` except `step`.
 
         Raises:
-            UsageError: an unknown or invalid change, or no step would be left.
+            UsageError: an unknown or invalid change.
         """
-        decision = Decision.parse({**changes, "step": self.state.step}, "decision")
-        if decision.steps is not None and decision.steps <= self.state.step:
-            raise UsageError(
-                "decision: {steps} steps at step {step}; at least one must be left",
-                steps=decision.steps,
-                step=self.state.step,
-            )
-        return decision
+        return Decision.parse({**changes, "step": self.state.step}, "decision")
 
     def decide(self, changes: Mapping[str, Any]) -> None:
         """Change the configuration from the next step on (`decision`); the next checkpoint seals the decision."""
@@ -342,6 +312,7 @@ class Trainer:
         if self.counting is None:
             return
         began = time.perf_counter()
+        self.counting.is_needed.set()
         plain = self.counting.result().plain()
         self.waited = time.perf_counter() - began
         self.show_baselines()
@@ -357,12 +328,3 @@ def link(chain: str, inputs: Tensor, targets: Tensor) -> str:
     for tensor in (inputs, targets):
         digest.update(tensor.numpy().data)
     return digest.hexdigest()
-
-
-def chain_from_anchor(trainer: Trainer) -> str:
-    """The batch chain at the run's step, recomputed from the anchor by drawing its batches again."""
-    chain = trainer.state.anchor
-    for step in range(trainer.state.anchor_step, trainer.state.step):
-        for micro in range(trainer.config.training.accumulation):
-            chain = link(chain, *trainer.batches.batch(step, micro))
-    return chain

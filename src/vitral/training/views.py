@@ -69,21 +69,23 @@ def sample_event(trainer: Trainer) -> dict[str, Any]:
 
     Of records it is the answers to the first questions of the validation split.
     """
+    most = trainer.config.training.sample_tokens
     if trainer.dataset.answers is not None:
         split, how = trainer.dataset.splits["validation"], trainer.batches.reading
-        shown = answered(trainer.model, trainer.dataset.tokenizer, split, how, trainer.config.training.sample_tokens)
-        return {"event": "sample", "step": trainer.state.step, "text": "\n".join(shown)}
-    sample = generate(
-        trainer.model,
-        trainer.dataset.tokenizer,
-        [""],
-        max_tokens=trainer.config.training.sample_tokens,
-        sampling=Sampling(temperature=SAMPLE_TEMPERATURE),
-        seed=trainer.config.seed,
-    )[0]
-    event = {"event": "sample", "step": trainer.state.step, "text": sample.text}
-    text = trainer.searched
-    return event if text is None else {**event, "copied": [list(span) for span in copied_spans(sample.text, text)]}
+        text = "\n".join(answered(trainer.model, trainer.dataset.tokenizer, split, how, most))
+    else:
+        sampling = Sampling(temperature=SAMPLE_TEMPERATURE)
+        made = generate(
+            trainer.model,
+            trainer.dataset.tokenizer,
+            [""],
+            max_tokens=most,
+            sampling=sampling,
+            seed=trainer.config.seed,
+        )
+        text = made[0].text
+    event, searched = {"event": "sample", "step": trainer.state.step, "text": text}, trainer.searched
+    return event if searched is None else {**event, "copied": [list(span) for span in copied_spans(text, searched)]}
 
 
 def is_frame(trainer: Trainer) -> bool:
@@ -97,7 +99,7 @@ def film_note(trainer: Trainer) -> Message:
     steps, begin = trainer.config.training.steps, trainer.config.training.schedule.begin or 0
     powers = steps.bit_length() - begin.bit_length()  # of two, behind where it begins
     frames = 1 + min(MOST_LATER, powers + (steps & (steps - 1) > 0))
-    size = frames * BYTES_FLOAT16 * count_parameters(trainer.config.model, trainer.dataset.tokenizer.vocab_size)
+    size = frames * BYTES_FLOAT16 * count_parameters(trainer.config.model, trainer.model.vocab_size)
     return N_("film: {frames} frames, {size:.1f} MB").format(frames=frames, size=size / 1e6)
 
 
@@ -110,8 +112,7 @@ def keep_frame(trainer: Trainer) -> None:
     if not is_frame(trainer):
         return
     step, folder = trainer.state.step, trainer.folder
-    weights = trainer.model.state_dict()
-    weights = ranks.gathered(weights) if trainer.is_sharded else weights
+    weights = ranks.gathered(trainer.model.state_dict())
     # A session that is stopped at a frame has it already, and the next one begins there.
     if not ranks.leads() or any(event.get("step") == step for event in folder.log.events("frame")):
         return

@@ -139,7 +139,7 @@ def _counted(chosen: Any, first: int) -> tuple[int, ...] | None:
         return None
     several = [chosen] if isinstance(chosen, int) else chosen
     if not several:
-        raise UsageError("explain: an empty list; give a number, or all")
+        raise UsageError("an empty list; give a number, or all")
     return tuple(dict.fromkeys(number - first for number in several))
 
 

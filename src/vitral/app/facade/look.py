@@ -77,7 +77,7 @@ def survey(
         UsageError: the text cannot be read, or is too short.
     """
     from vitral.data import load_corpus, prepare
-    from vitral.evaluation.losses import reading_of_run
+    from vitral.evaluation.losses import reading_of_config
     from vitral.report.survey import survey_dataset
     from vitral.training.configuration import pinned, plan_run, presets
     from vitral.training.text_plan import written_plan
@@ -93,8 +93,9 @@ def survey(
         config, made = plan.config, plan.text
         read = plan.corpus or load_corpus(config.corpus)
         dataset = prepare(config.corpus, corpus=read)
-    sizes: dict[str, Any] = {"context_length": reading_of_run(config), "batch_size": config.training.batch_size}
-    return replace(survey_dataset(dataset, read.text, **sizes), plan=tuple(made.plain()), advice=made.lines)
+    reading, batch_size = reading_of_config(config.model, config.training.objective), config.training.batch_size
+    survey = survey_dataset(dataset, read.text, context_length=reading, batch_size=batch_size)
+    return replace(survey, plan=tuple(made.plain()), advice=made.lines)
 
 
 @validated

@@ -231,6 +231,10 @@ def _require_current_folder() -> None:
 
 def _complain_of_usage(error: Any) -> int:
     """Say in one line what the argument parser refuses, and return the exit code."""
+    from vitral.core.config import closest
+
+    among = getattr(error, "possibilities", None) or ()  # by the parser, which takes the dashes for letters
+    error.possibilities = [one for one in among if closest(error.option_name.lstrip("-"), [one.lstrip("-")])]
     context, message = getattr(error, "ctx", None), refusal(error.format_message())
     if setting := _setting_meant(error, session.given()):
         message = _("{message}; did you mean {setting}?", message=refusal(error.message), setting=setting)
@@ -239,7 +243,7 @@ def _complain_of_usage(error: Any) -> int:
         message=message,
         command=context.command_path if context else "vitral",
     )
-    return int(getattr(error, "exit_code", 2))
+    return error.exit_code
 
 
 def _setting_meant(error: Any, given: Sequence[str]) -> str | None:

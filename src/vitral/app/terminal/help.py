@@ -42,8 +42,33 @@ env var
 Show this message and exit.
 Install completion for the current shell.
 Show completion for the current shell, to copy it or customize the installation.
+No such command {name}. Did you mean {others}?
+No such command {name}
+No such option: {name} (Possible options: {others})
+No such option: {name} Did you mean {others}?
+No such option: {name}
+Missing argument {name}. Choose from: {known}
+Missing argument {name}
+Missing option {name}. Choose from: {known}
+Missing option {name}
+Option {name} requires an argument
+Option {name} does not take a value
+Got unexpected extra argument(s) ({given})
+Got unexpected extra argument ({given})
+Got unexpected extra arguments ({given})
+Invalid value for {name}: {why}
+Input should be a valid integer, unable to parse string as an integer
+Input should be a valid number, unable to parse string as a number
+Input should be greater than or equal to {bound}
+Input should be less than or equal to {bound}
+{given} is not a valid integer
+{given} is not a valid int range
+{given} is not a valid float
+{given} is not a valid float range
+{given} is not in the range {range}
+{given} is not one of {known}
 """
-"""Types, headings and what else the parser's library says."""
+"""Types, headings and what else the parser's library says, its refusals with places for what the user wrote."""
 _WORD = re.compile(r"\b[A-Z]+\b|(?<=<)[^<>]+(?=>)")
 _EXTRA = re.compile(r"(?:(.*\S)  )?\\?\[([^\[\]]*)\]", re.DOTALL)  # the backslash is an early Typer's
 
@@ -161,5 +186,12 @@ def option_help(text: str) -> str:
 
 
 def refusal(message: str) -> str:
-    """The parser's refusal on one line."""
-    return " ".join(message.replace("Value error, ", "").split()).rstrip(".")
+    """The parser's refusal on one line, in the current language."""
+    line = " ".join(message.replace("Value error, ", "").split()).rstrip(".")
+    for phrase in PHRASES.splitlines():
+        if found := re.fullmatch(re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+?)", re.escape(phrase)), line):
+            return _(
+                phrase,
+                **{name: refusal(given) if name == "why" else given for name, given in found.groupdict().items()},
+            )
+    return line

@@ -13,7 +13,6 @@ A cell is right if it is the true value, rounding if the rule explains it, doubt
 interval of one step, and follows if one of these holds of the author's own numbers; otherwise it is wrong in itself.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -30,8 +29,6 @@ from vitral.explanation.checks.report import (
     CheckedQuantity,
     CheckReport,
     Verdict,
-    printed_word,
-    rounded,
 )
 from vitral.explanation.checks.rounding import EXACTLY, TOLERANCE, RoundingRule, is_whole, within
 from vitral.explanation.checks.unrounded import Unrounded, unrounded
@@ -122,9 +119,8 @@ class _Checker:
             moved = 0.0 if is_tainted else (stepwise - value).abs().nan_to_num().amax(dim=-1, keepdim=True)
             trusted = trusted.within(Interval.around(value, SPREAD * printed.unit.of(value) + moved))
         true = within(printed.values, self.true[name], printed.size / 2)
-        certain = self.certain(trusted, printed)
-        fits, inside = self.fitting(trusted, printed, value, fits)
-        follows, inside_reported = self.fitting(reported, printed, own_value, follows)
+        certain, fits, inside = self.fitting(trusted, printed, value, fits)
+        _, follows, inside_reported = self.fitting(reported, printed, own_value, follows)
         follows |= within(printed.values, stepwise, printed.size / 2)
         verdicts = torch.full(printed.values.shape, CODE[Verdict.wrong])
         if is_tainted:
@@ -155,22 +151,20 @@ class _Checker:
         self.reported[name] = self.printed_interval(reported, name, own, known, value)
         return verdicts, tuple(slips)
 
-    def fitting(self, interval: Interval, printed: Printed, value: Tensor, fits: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether the rule explains each cell, and whether a cell lies in the interval of the step.
+    def fitting(
+        self, interval: Interval, printed: Printed, value: Tensor, fits: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Whether a cell must be equal, whether the rule explains it, and whether it lies in the interval of the step.
 
         A cell that is computed from exact numbers and needs no more digits than it has must be equal.
         """
-        certain = self.certain(interval, printed)
+        certain = interval.is_point & is_whole(interval.middle, printed.size) & (self.rule.carry != "float16")
         equal = within(printed.values, interval.middle, EXACTLY * printed.size)
         written = printed.values
         if self.rule.cuts:  # the number that was cut lies half a unit further from 0 than its digits, on average
             written = written + printed.size / 2 * self.rule.towards(value)
         inside = interval.wider(TOLERANCE * printed.size).contains(written)
-        return torch.where(certain, equal, fits), torch.where(certain, equal, inside)
-
-    def certain(self, interval: Interval, printed: Printed) -> Tensor:
-        """Where a number is computed from exact ones and needs no more digits than it has."""
-        return interval.is_point & is_whole(interval.middle, printed.size) & (self.rule.carry != "float16")
+        return certain, torch.where(certain, equal, fits), torch.where(certain, equal, inside)
 
     def apply_slips(self, name: str, slips: Sequence[Explained]) -> Tensor:
         """Where slips reach, in the author's own numbers: besides wrong cells unprinted ones of the row, or of all."""
@@ -217,7 +211,8 @@ def corrected(report: CheckReport) -> bytes:
             values = quantity.claim.values.clone()
             for finding in _replaced(quantity):
                 path = quantity.claim.path(finding.index)
-                changes[path] = _written(report, finding, document.typed(path) or "")
+                is_whole = "." not in (document.typed(path) or "")  # in the style of the replaced number
+                changes[path] = report.typed(finding.name, finding.expected, whole=is_whole)
                 values[finding.index] = round(finding.expected, quantity.unit.decimals_of(finding.expected))
             claims.append(replace(quantity.claim, values=values))
         report = check(replace(report.example, claims=tuple(claims)))
@@ -227,14 +222,3 @@ def corrected(report: CheckReport) -> bytes:
 def _replaced(quantity: CheckedQuantity) -> list[CellFinding]:
     """The numbers to correct; a doubtful one may be right by its author's way of rounding."""
     return [finding for finding in quantity.findings if finding.verdict is not Verdict.doubtful]
-
-
-def _written(report: CheckReport, finding: CellFinding, before: str) -> str:
-    """The true value, in the style of the replaced one."""
-    word = printed_word(report.example.sheet, finding.name, finding.expected)
-    if word is not None:
-        return word
-    if math.isinf(finding.expected):
-        return "-inf" if finding.expected < 0 else "inf"
-    decimals = report.of(finding.name).unit.decimals_of(finding.expected)
-    return rounded(finding.expected, decimals, whole="." not in before)

@@ -25,10 +25,9 @@ from vitral.explanation.expressions.tree import Table
 from vitral.explanation.recipe import RESIDUAL
 
 SYMBOLS = ("M", "d_k", "p", "s")
-WILD = (*SYMBOLS, "a", "b", "c", "g", "i", "k", "x", "y", "bias")
-"""Names in patterns: k is a number, i a table of numbers, a symbol that constant, bias a vector that is added; others
-stand for any tree."""
-FINITE = "where(less(x, -1e14), 0, x)"
+WILD = (*SYMBOLS, "a", "b", "c", "g", "k", "x", "y", "bias")
+"""Names in patterns: k is a number, a symbol that constant, bias a vector that is added; others stand for any tree."""
+FINITE, NORM = "where(less(x, -1e14), 0, x)", "layernorm(x, g, b, y)"
 RULES = f"""
 scale-missing: a / sqrt(d_k) -> a
 scale-missing: a / d_k -> a
@@ -43,8 +42,6 @@ not-divided: softmax(x) -> exp(x)
 not-divided: softmax(x) -> exp(x - max(x, -1))
 softmax-missing: softmax(x) -> {FINITE}
 softmax-twice: softmax(x) -> softmax(softmax(x))
-base-other base=2: softmax(x) -> softmax(x, 2)
-base-other base=10: softmax(x) -> softmax(x, 10)
 maximum-once: softmax(x) -> exp(x - max(x, -1)) / sum(exp(x), -1)
 wrong-axis: softmax(x) -> exp(x) / sum(exp(x), -2)
 wrong-axis how=all: softmax(x) -> exp(x) / sum(sum(exp(x), -1), -2)
@@ -53,49 +50,44 @@ projection-missing matrix=w_o: merge(a) @ b + bias -> merge(a)
 projection-missing matrix=w_o: merge(a) @ b -> merge(a)
 bias-missing: a + bias -> a
 bias-twice: a + bias -> a + bias + bias
-norm-other how=mean: layernorm(x, g, b, y) -> g * (x / root(var(x) + y)) + b
-norm-other how=variance: layernorm(x, g, b, y) -> g * ((x - mean(x, -1)) / (var(x) + y)) + b
-norm-other how=undivided: layernorm(x, g, b, y) -> g * (x - mean(x, -1)) + b
-norm-other how=sample: layernorm(x, g, b, y) -> \
-g * ((x - mean(x, -1)) / root(var(x) * (count(x) / (count(x) - times(x))) + y)) + b
-norm-other how=none: layernorm(x, g, b, y) -> x
+norm-other how=mean: {NORM} -> g * (x / root(var(x) + y)) + b
+norm-other how=variance: {NORM} -> g * ((x - mean(x, -1)) / (var(x) + y)) + b
+norm-other how=undivided: {NORM} -> g * (x - mean(x, -1)) + b
+norm-other how=sample: {NORM} -> g * ((x - mean(x, -1)) / root(var(x) * (count(x) / (count(x) - times(x))) + y)) + b
+norm-other how=none: {NORM} -> x
 norm-order: layernorm(a + c, g, b, y) -> a + layernorm(c, g, b, y)
 norm-order: layernorm(a + c, g, b, y) -> layernorm(a, g, b, y) + c
-gain-missing: layernorm(x, g, b, y) -> layernorm(x, 1, b, y)
+gain-missing: {NORM} -> layernorm(x, 1, b, y)
 gain-missing: rmsnorm(x, g, y) -> rmsnorm(x, 1, y)
-bias-missing: layernorm(x, g, b, y) -> layernorm(x, g, 0, y)
+bias-missing: {NORM} -> layernorm(x, g, 0, y)
 activation-other used=leaky_relu: relu(x) -> maximum(0.01 * x, x)
 activation-other used=sigmoid_gelu: gelu(x) -> x * sigmoid(1.702 * x)
-base-other base=2: cross_entropy(x, y) -> cross_entropy(x, y) / log(2)
-base-other base=10: cross_entropy(x, y) -> cross_entropy(x, y) / log(10)
 function-other expected=mean used=sum: cross_entropy(x, y) -> cross_entropy(x, y) * times(x)
 temperature-missing: softmax(log(a) / k) -> a
 temperature-inverted: softmax(log(a) / k) -> softmax(log(a) * k)
 temperature-direct: softmax(log(a) / k) -> softmax(a / k)
 temperature-direct: softmax(log(a) / k) -> a / k
 not-renormalised: normalised(a) -> a
-operation-inverse expected=divide used=multiply: a / c -> a * c
-operation-inverse expected=multiply used=divide: a * c -> a / c
-operation-inverse expected=add used=subtract: a + c -> a - c
-operation-inverse expected=subtract used=add: a - c -> a + c
-base-other base=2: exp(x) -> 2 ** x
-base-other base=10: exp(x) -> 10 ** x
-base-other base=2: log(x) -> log(x) / log(2)
-base-other base=10: log(x) -> log(x) / log(10)
 second-best: largest(a) -> largest(where(equal(a, max(a, -1)), -1, a))
 function-other expected=max used=min: largest(a) -> largest(-a)
 positions-from-one: p / y -> (p + 1) / y
 degrees: p / y -> p / y * (pi / 180)
-exponent-other how=i: x ** (i / k) -> x ** (i / 2 / k)
-exponent-other how=double: x ** (i / k) -> x ** (2 * i / k)
-exponent-other how=next: x ** (i / k) -> x ** ((i + 2) / k)
 sine-cosine: where(x, sin(a), cos(b)) -> where(x, cos(a), sin(a))
 """
 """Kind of a slip and its placeholders, what is meant, what is done."""
+BASES = (
+    *("softmax(x) -> softmax(x, {base})", "cross_entropy(x, y) -> cross_entropy(x, y) / log({base})"),
+    *("exp(x) -> {base} ** x", "log(x) -> log(x) / log({base})"),
+)
+RULES += "".join(f"base-other base={base}: {rule.format(base=base)}\n" for rule in BASES for base in (2, 10))
 MOST_KEPT = 8
 """A filter by probability may have kept fewer words than this."""
 ACTIVATIONS = ("relu", "gelu", "silu", "tanh", "sigmoid", "abs")
-OTHERS = {"sin": "cos", "cos": "sin", "mean": "sum", "sum": "mean", "max": "min", "min": "max"}
+OTHERS = {
+    **{"sin": "cos", "cos": "sin", "mean": "sum", "sum": "mean", "max": "min", "min": "max"},
+    **{"add": "subtract", "subtract": "add", "multiply": "divide", "divide": "multiply"},
+}
+
 UNEDITED = ("aside", "plain", "rows", "share", "lifted", "head", "lookup", "where", "partner")
 """Functions that lose no argument."""
 
@@ -128,11 +120,7 @@ def matched(pattern: Tree, tree: Tree, bound: dict[Tree, Tree]) -> bool:
         inner = tree.arguments[0] if tree.function == "rows" else tree
         is_bias = isinstance(inner, Reference) and (inner.name.startswith("b_") or inner.name.endswith("_bias"))
         value, symbol = (tree.value, tree.symbol) if isinstance(tree, Constant) else (None, "")
-        fits = {
-            "k": isinstance(value, float),
-            "i": isinstance(value, Table),
-            "bias": is_bias or symbol == "bias",
-        }
+        fits = {"k": isinstance(value, float), "bias": is_bias or symbol == "bias"}
         is_like = fits.get(pattern.name, pattern.name not in SYMBOLS or symbol == pattern.name)
         return is_like and bound.setdefault(pattern, tree) == tree
     if pattern.function and pattern.function == tree.function:
@@ -207,7 +195,8 @@ def _called(node: Call) -> Iterator[Edit]:
         yield Edit("activation-other", Call(other, arguments), {"expected": function, "used": other})
     if function in OTHERS:
         other = Call(OTHERS[function], arguments, settings)
-        yield Edit("function-other", other, {"expected": function, "used": other.function})
+        kind = "operation-inverse" if arguments[1:] else "function-other"
+        yield Edit(kind, other, {"expected": function, "used": other.function})
         if settings == (-1,):
             yield Edit("wrong-axis", replace(node, settings=(-2,)), {"how": "other"})
 
@@ -216,11 +205,9 @@ def _masked(node: Tree) -> Iterator[Edit]:
     """Another mask."""
     match node:
         case Call("add", (scaled, Constant(Table(mask), "M"))) if bool((mask != 0).any()):
-            allowed = mask == 0
-            for how, other in _masks(allowed):
-                if not torch.equal(other, allowed):
-                    hidden = Constant.of(torch.where(other, 0.0, -math.inf).double(), "M")
-                    yield Edit("mask-other", Call("add", (scaled, hidden)), {"how": how})
+            for how, other in _masks(mask == 0):
+                hidden = Constant.of(torch.where(other, 0.0, -math.inf), "M")
+                yield Edit("mask-other", Call("add", (scaled, hidden)), {"how": how})
 
 
 def _masks(allowed: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -275,10 +262,12 @@ def _chosen(node: Tree) -> Iterator[Edit]:
     """Exponents that count columns; another number of words kept."""
     match node:
         case Call("power", (base, Call("divide", (Constant(Table(exponents)), Constant(float() as width))))):
-            columns = torch.arange(int(width), dtype=torch.float64)
-            if columns.shape == exponents.shape:
-                power = Call("divide", (Constant.of(columns), Constant(width)))
-                yield Edit("exponent-other", Call("power", (base, power)), {"how": "column"})
+            others = {"i": exponents / 2, "double": exponents * 2, "next": exponents + 2}
+            if len(exponents) == width:
+                others["column"] = torch.arange(len(exponents))
+            for how, other in others.items():
+                power = Call("divide", (Constant.of(other), Constant(width)))
+                yield Edit("exponent-other", Call("power", (base, power)), {"how": how})
         case Call("normalised", (Call(keep, (shares, Constant(float() as value))),)):
             for number in (value - 1, value + 1) if keep == "keep top k" else range(1, MOST_KEPT):
                 kept = Call("keep top k", (shares, Constant(float(number))))

@@ -82,12 +82,9 @@ class HypothesisGenerator:
         while piece := list(itertools.islice(waiting, size)):
             values = torch.stack([value for _, value in piece])
             if step is not self.target:
-                values = self.many(step.name, self.shown(step, values), self.chain(step.name))
+                shown = self.author.carried(self.rule, step, values)
+                values = self.many(step.name, shown, self.chain(step.name))
             yield [slip for slip, _ in piece], values
-
-    def shown(self, step: SheetQuantity, values: Tensor) -> Tensor:
-        """The values with which the author goes on."""
-        return values if step is self.target else self.author.carried(self.rule, step, values)
 
     def many(self, name: str, tables: Tensor, chain: Sequence[SheetQuantity]) -> Tensor:
         """The last of some steps from many values of another quantity."""
@@ -95,7 +92,8 @@ class HypothesisGenerator:
         def run(value: Tensor) -> Tensor:
             values = {**self.base, name: value}
             for step in chain:
-                values[step.name] = self.shown(step, self.rule.make(step, values, self.author.printed[step.name].unit))
+                made = self.rule.make(step, values, self.author.printed[step.name].unit)
+                values[step.name] = made if step is self.target else self.author.carried(self.rule, step, made)
             return values[chain[-1].name]
 
         def run_or_nan(value: Tensor) -> Tensor:
@@ -145,7 +143,11 @@ class HypothesisGenerator:
         shapes = {name: shape for name, shape in self.shapes.items() if self.order.get(name, -1) < own}
         composed = step.tree
         for _ in range(2):
-            below = [name for name in references(composed) if name in self.sheet and self.is_like_an_input(name)]
+            below = [  # those computed from a quantity of the same shape, as masked from scaled
+                name
+                for name in references(composed)
+                if name in self.sheet and any(self.shapes[of] == self.shapes[name] for of in self.sheet[name].inputs)
+            ]
             composed = substituted(composed, {Reference(name): self.sheet[name].tree for name in below})
         yield from edits(step.name, step.tree, shapes, composed)
         for first, second in itertools.combinations(map(Reference, step.inputs), 2):
@@ -159,10 +161,6 @@ class HypothesisGenerator:
                 x = Call("lifted", (Reference(name),))
                 product = Call("matmul", (x, Call("transpose", (x,))))
                 yield Edit("operand-other", product, {"expected": "q", "used": name})
-
-    def is_like_an_input(self, name: str) -> bool:
-        """Whether a quantity is computed from one of the same shape, as masked from scaled."""
-        return any(self.shapes[operand] == self.shapes[name] for operand in self.sheet[name].inputs)
 
     def other_rows(self, step: SheetQuantity) -> Results:
         """A row, or a column of scores, computed from that of another position."""

@@ -103,10 +103,10 @@ def _searched(tree: Tree, boxes: Mapping[str, Interval], size: float, rule: Roun
 
     Points are tensors [2 bounds, cells, numbers].
     """
-    centre, box = _box(tree, boxes, size, rule)
+    values = {name: boxes[name].middle for name in references(tree)}
+    centre, box = _box(tree, values, boxes, size, rule)
     if not box:
         return Interval(centre, centre)
-    values = {name: boxes[name].middle for name in references(tree)}
 
     def flat(*parts: Tensor) -> Tensor:
         known = {key: part.reshape(box[key].low.shape) for key, part in zip(box, parts, strict=True)}
@@ -136,7 +136,7 @@ def _searched(tree: Tree, boxes: Mapping[str, Interval], size: float, rule: Roun
 
 
 def _box(
-    tree: Tree, boxes: Mapping[str, Interval], size: float, rule: RoundingRule
+    tree: Tree, values: Mapping[str, Tensor], boxes: Mapping[str, Interval], size: float, rule: RoundingRule
 ) -> tuple[Tensor, dict[Tree, Interval]]:
     """The value in the middle, and the intervals of what moves: inputs, and roundings of numbers on the side."""
     side: dict[Call, Tensor] = {}
@@ -145,7 +145,6 @@ def _box(
         if call.function == "aside" and call.settings[0] in SIDE:
             side[call] = parts[0]
 
-    values = {name: boxes[name].middle for name in references(tree)}
     centre = compute(tree, values, note)
     box: dict[Tree, Interval] = {Reference(name): boxes[name] for name in values}
     for call, value in side.items():

@@ -17,7 +17,7 @@ from vitral.explanation.checks.rounding import RoundingRule, Unit
 from vitral.explanation.checks.slips import Slip
 from vitral.explanation.examples.example import AuthorClaim, Example
 from vitral.explanation.examples.schema import WORDS
-from vitral.explanation.formulas import number, text
+from vitral.explanation.formulas import text
 from vitral.explanation.formulas.notation import Expression, Name
 from vitral.explanation.phrasebook import Phrases, phrases
 from vitral.explanation.sheet import Index, Sheet
@@ -134,10 +134,14 @@ class CheckReport(Shown, Tabular):
         return max((checked.worst for checked in self.quantities), key=ORDER.index, default=Verdict.unknown)
 
     @property
+    def findings(self) -> list[CellFinding]:
+        """The cells that are not right, in the order of the computation."""
+        return [finding for checked in self.quantities for finding in checked.findings]
+
+    @property
     def first_wrong(self) -> CellFinding | None:
         """The first cell that is wrong in itself."""
-        findings = (finding for checked in self.quantities for finding in checked.findings)
-        return next((finding for finding in findings if finding.verdict is Verdict.wrong), None)
+        return next((finding for finding in self.findings if finding.verdict is Verdict.wrong), None)
 
     def __str__(self) -> str:
         """The report as plain text in the current language."""
@@ -154,8 +158,14 @@ class CheckReport(Shown, Tabular):
             "habit": self.rule and english.rule(self.rule),
             "summary": english.summary(),
             "first_wrong": first and english.plain(first),
-            "findings": [english.plain(finding) for checked in self.quantities for finding in checked.findings],
+            "findings": [*map(english.plain, self.findings)],
         }
+
+    def typed(self, name: str, value: float, *, whole: bool = True) -> str:
+        """A number with the digits of its quantity, or the word that it stands for, as a file has it."""
+        if name in WORDS:
+            return self.example.sheet.vocabulary[int(value)]
+        return rounded(value, self.of(name).unit.decimals_of(value), whole=whole)
 
     def records(self) -> list[dict[str, Any]]:
         """One row for each number that is not right."""
@@ -309,8 +319,11 @@ class ReportText:
 
     def _slip(self, slip: Slip, finding: CellFinding) -> str:
         """A slip as a phrase; rows, terms and heads are counted as the sheet counts."""
-        sheet, first = self.sheet, self.sheet.first
-        values: dict[str, Any] = {"expected": self._printed(finding.name, finding.expected), **slip.values}
+        sheet, first, printed = self.sheet, self.sheet.first, self._printed(finding.name, finding.expected)
+        values: dict[str, Any] = {"expected": printed, "step": slip.step, **slip.values}
+        values |= {
+            key: text(Name(one), 0, self.say) for key, one in values.items() if isinstance(one, str) and key != "how"
+        }
         values |= {name: values[name] + first for name in ("term", "head", "other") if name in values}
         row, index, used = values.get("row"), values.get("index"), values.get("used")
         if row is not None:
@@ -322,7 +335,7 @@ class ReportText:
         how = f"_{values['how']}" if "how" in values else ""
         words = self.say(f"slips.{slip.kind}{how}", **values)
         if slip.step != finding.name and slip.step in sheet:
-            words = self.say("slips.at", slip=words, step=slip.step)
+            words = self.say("slips.at", slip=words, step=values["step"])
         if slip.result is None:
             return words
         result = slip.result[finding.index] if slip.grain == "cell" else slip.result[finding.index[:-1]]
@@ -359,21 +372,16 @@ class ReportText:
     def _printed(self, name: str, value: float, *, whole: bool = True) -> str:
         if math.isnan(value):
             return "?"
-        word = printed_word(self.sheet, name, value)
-        if word is not None:
-            return word
-        if math.isinf(value):
-            return number(value, 0)
-        return self.say.number(
-            rounded(value, self.report.of(name).unit.decimals_of(value), whole=whole).replace("-", "−")
-        )
+        typed = self.report.typed(name, value, whole=whole)
+        return typed if name in WORDS else self.say.number(typed.replace("-", "−").replace("inf", "∞"))
 
     def plain(self, finding: CellFinding) -> dict[str, Any]:
         """A finding as plain data."""
 
         def value(number: float) -> float | str:
-            word = printed_word(self.sheet, finding.name, number)
-            return word if word is not None else number if math.isfinite(number) else str(number)
+            if math.isfinite(number) and finding.name not in WORDS:
+                return number
+            return self.report.typed(finding.name, number)
 
         slip = finding.slip
         return {
@@ -391,13 +399,8 @@ class ReportText:
         }
 
 
-def printed_word(sheet: Sheet, name: str, value: float) -> str | None:
-    """The word that a number stands for, if the quantity's numbers are indices of words."""
-    return sheet.vocabulary[int(value)] if name in WORDS else None
-
-
 def rounded(value: float, decimals: int, *, whole: bool = True) -> str:
-    """A number with a fixed number of decimals; a whole one without a point, if `whole`.
+    """A number with a fixed number of decimals, or inf or -inf; a whole one without a point, if `whole`.
 
     >>> rounded(6.3, 2), rounded(7.0, 2), rounded(-0.001, 2)
     ('6.30', '7', '0')
@@ -405,4 +408,4 @@ def rounded(value: float, decimals: int, *, whole: bool = True) -> str:
     written = f"{value:.{decimals}f}"
     if float(written) == 0:
         written = written.removeprefix("-")
-    return str(int(float(written))) if whole and float(written) == int(float(written)) else written
+    return str(int(float(written))) if whole and float(written).is_integer() else written

@@ -87,9 +87,7 @@ def usual(claimed: Iterable[Unit], otherwise: int) -> Unit:
     """The unit of most quantities that have decimals; of the unprinted ones too."""
     counts = Counter(unit for unit in claimed if unit.decimals)
     significant = [unit for unit in counts if unit.significant is not None]
-    if significant:
-        return max(significant, key=lambda unit: (counts[unit], unit.decimals))
-    return max(counts, key=lambda unit: (counts[unit], unit.decimals), default=Unit(otherwise))
+    return max(significant or counts, key=lambda unit: (counts[unit], unit.decimals), default=Unit(otherwise))
 
 
 def _significant(typed: Mapping[str, list[str]]) -> dict[str, Unit]:
@@ -230,8 +228,9 @@ class RoundingRule:
         """What is printed of a computed step: rounded where that is not up to the check's tolerance."""
         if not self.repairs or not quantity.is_share:
             return values
-        written = self.rounded(values, unit.of(values))
-        last = _last_positive(values)
+        written, seen = self.rounded(values, unit.of(values)), values > 0
+        # The last weight that is not 0, of a row with several.
+        last = seen & (seen.flip(-1).cumsum(dim=-1).flip(-1) == 1) & (seen.sum(dim=-1, keepdim=True) > 1)
         rest = 1 - written.masked_fill(last, 0.0).sum(dim=-1, keepdim=True)
         return torch.where(last, rest.expand_as(values), values)
 
@@ -292,10 +291,3 @@ def site(call: Call) -> str:
     if call.function == "aside":
         return SITES.get(call.settings[0], "")
     return {"matmul": "product", "exp": "power"}.get(call.function, "")
-
-
-def _last_positive(weights: Tensor) -> Tensor:
-    """The last weight of each row that is not 0, as a mask; none in a row of a single weight."""
-    seen = weights > 0
-    after = seen.flip(-1).cumsum(dim=-1).flip(-1)
-    return seen & (after == 1) & (seen.sum(dim=-1, keepdim=True) > 1)

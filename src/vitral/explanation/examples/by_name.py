@@ -9,7 +9,7 @@ from vitral.core.config import closest
 from vitral.core.errors import UsageError
 from vitral.core.files import create_durably
 from vitral.core.language import N_
-from vitral.explanation import CheckReport, Example, Exercise, exercise_text, load_example, parse_example
+from vitral.explanation import CheckReport, Example, Exercise, ExerciseSheet, load_example, parse_example
 from vitral.explanation.checks.checker import corrected
 from vitral.explanation.documents import MOST_BYTES, SUFFIXES, document_of
 from vitral.explanation.examples.file import read_example
@@ -64,7 +64,7 @@ def make_exercise(tiny: Exercise, target: Path | None = None) -> Example:
         UsageError: an invalid size, or the file exists.
         StorageError: writing to disk failed.
     """
-    text = exercise_text(tiny)
+    text = ExerciseSheet(tiny).toml
     if target is not None:
         write_new(target, text)
     return parse_example(text, target)

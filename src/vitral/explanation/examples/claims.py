@@ -113,7 +113,7 @@ class AuthorClaims:
             value = {row: value[row] for row in rows}
 
         def complain(complaint: str, part: KeyPath) -> None:
-            self.complain(Misfit(f"{label}: {complaint}", part))
+            self.complain(Misfit("{label}: {complaint}", part, label=label, complaint=complaint))
 
         values, paths = torch.full(shape, math.nan, dtype=torch.float64), dict[tuple[int, ...], KeyPath]()
         parts = cells(value, tuple(typed.shape), path, complain, may_end=self.may_end)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, reason
 from vitral.explanation.examples.faults import KeyPath
 from vitral.explanation.examples.numerals import as_percent
 from vitral.explanation.examples.schema import SPECIAL, toml
@@ -151,7 +151,7 @@ class TomlDocument(Document):
                     raise
                 quoted = _BARE.sub(r'"\1"', line)
                 lines[index] = quoted if quoted != line else ""
-                faults += [str(error)] if quoted == line else []
+                faults += [reason(error)] if quoted == line else []
         self.faults = tuple(faults)
         self.tokens = tokens = dict[KeyPath, Token]()
         for path, literal in literals(self.text).items():

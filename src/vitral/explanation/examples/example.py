@@ -12,7 +12,6 @@ from vitral.core.language import _, in_language
 from vitral.core.shown import Shown
 from vitral.explanation.examples.document import Document
 from vitral.explanation.examples.faults import KeyPath
-from vitral.explanation.recipe import Architecture
 from vitral.explanation.sheet import Index, Sheet
 
 
@@ -63,11 +62,6 @@ class Example(Shown):
     claims: tuple[AuthorClaim, ...]
     states_decimals: bool = False
     _is_only_text = True
-
-    @property
-    def architecture(self) -> Architecture:
-        """Mask, scale and the other parts."""
-        return self.sheet.architecture
 
     @property
     def text(self) -> str:

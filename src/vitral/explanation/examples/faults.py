@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from vitral.core.errors import UsageError
+from vitral.core.language import N_
 
 KeyPath = tuple[str | int, ...]
 """Keys of tables and indices of lists that lead to a value, as ("claimed", "scores", 0, 1)."""
@@ -30,10 +31,11 @@ class Misfit(Fault):
 
 @contextmanager
 def at(*path: str | int) -> Generator[None]:
-    """Give an error without a path this one."""
+    """Give an error without a path this one, and inside a step the name of that."""
     try:
         yield
     except Fault:
         raise
     except UsageError as error:
-        raise Fault(str(error), path) from None
+        sentence = N_("step {name}: {complaint}") if path[0] == "steps" else "{complaint}"
+        raise Fault(sentence, path, name=path[-1], complaint=str(error)) from None

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from vitral.core.errors import UsageError
+from vitral.explanation.examples.faults import at
 from vitral.explanation.examples.names import hint
-from vitral.explanation.examples.reader import Reader, in_step
+from vitral.explanation.examples.reader import Reader
 from vitral.explanation.examples.schema import AXES, AXES_OF_RANK
 from vitral.explanation.expressions import (
     Call,
@@ -44,7 +44,7 @@ class StepSolver:
         self.derivatives: dict[tuple[str, str], str] = {}
         for label, tree in reader.steps.items():
             name = reader.name(label)
-            with in_step(label):
+            with at("steps", label):
                 if name in self.steps:
                     raise UsageError("is a step twice, by two names")
                 if name in values:
@@ -62,7 +62,7 @@ class StepSolver:
         """
         self.computed += recipe_again()
         for name, (label, tree) in self.steps.items():
-            with in_step(label):
+            with at("steps", label):
                 self._solve(name, tree)
             self.computed += recipe_again()
         return tuple(self.computed)
@@ -176,12 +176,12 @@ class StepSolver:
             raise UsageError("grad({of}, {by}): {of} depends on a derivative; only one grad", of=of, by=by)
         known = {below: derivative for (above, below), derivative in self.derivatives.items() if above == of}
         tree = gradient(trees, self.values, of, by, known)
-        quantity = SheetQuantity(name, (), tree, is_free=True, derivative=(of, by))
+        quantity = SheetQuantity(name, self.axes_of(by), tree, is_free=True, derivative=(of, by))
         value = quantity.make(self.values).expand(self.values[by].shape)
         if not bool(value.isfinite().all()):
             raise UsageError("grad({of}, {by}): a cell is not a finite number", of=of, by=by)
         self.derivatives[of, by] = name
-        self._keep(replace(quantity, axes=self.axes_of(by)), value)
+        self._keep(quantity, value)
 
     def _keep(self, quantity: SheetQuantity, value: torch.Tensor) -> None:
         self.values[quantity.name] = value

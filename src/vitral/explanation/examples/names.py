@@ -2,8 +2,8 @@
 
 import unicodedata
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 
+from vitral.core.config import closest
 from vitral.core.language import _
 from vitral.explanation.examples.schema import ALIASES, AXES, ONLY_IN_BLOCKS, STREAM_KEYS
 
@@ -64,7 +64,9 @@ def spelled(name: str) -> str:
     return "".join(character for character in plain if character.isalnum())
 
 
-_SPELLINGS = {spelled(name): name for name in reversed((*AXES, *ALIASES, *STREAM_KEYS, OUTPUT, "greedy"))}
+_SPELLINGS = {
+    spelled(name): ALIASES.get(name, name) for name in reversed((*AXES, *ALIASES, *STREAM_KEYS, OUTPUT, "greedy"))
+}
 _SPELLED = {spelled(word): name for name, words in NICKNAMES.items() for word in words} | _SPELLINGS
 
 
@@ -88,23 +90,20 @@ class Names:
         known = _SPELLED.get(spelled(name), name)
         if known == OUTPUT:
             return "resid_post" if self.is_block else "out"
-        return self.stream if known in STREAM_KEYS else ALIASES.get(known, known)
+        return self.stream if known in STREAM_KEYS else known
 
     def _is_fixed(self, name: str) -> bool:
         """Whether a name is that of a quantity of this computation, in any spelling."""
         known = _SPELLINGS.get(spelled(name))
-        return known is not None and (self.is_block or ALIASES.get(known, known) not in ONLY_IN_BLOCKS)
+        return known is not None and (self.is_block or known not in ONLY_IN_BLOCKS)
 
 
 def named(name: str) -> str | None:
     """The quantity that a name stands for in any spelling, if it stands for one."""
-    known = _SPELLED.get(spelled(name))
-    return None if known is None else ALIASES.get(known, known)
+    return _SPELLED.get(spelled(name))
 
 
 def hint(name: str, known: Iterable[str]) -> str:
     """The question whether the nearest of the known names is meant, or the place where they are listed."""
-    known = list(known)
-    words = {spelled(word): quantity for quantity in known for word in (*NICKNAMES.get(quantity, ()), quantity)}
-    near = get_close_matches(spelled(name), words, n=1, cutoff=0.6)
-    return _("did you mean {name!r}?", name=words[near[0]]) if near else _("docs/examples.md lists the names")
+    words = [word for quantity in known for word in (quantity, *NICKNAMES.get(quantity, ()))]
+    return closest(spelled(name), words) or _("docs/examples.md lists the names")

@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 
 from vitral.core.errors import UsageError
-from vitral.explanation.expressions import evaluate, parse, references
+from vitral.explanation.expressions import compute, parse, references
 
 DEFAULT = 3
 """Decimals of an example whose author typed none."""
@@ -84,7 +84,7 @@ def value_of(text: str) -> float | None:
         tree = parse(plain)
         if references(tree):
             return None
-        value = evaluate(tree, {})
+        value = compute(tree, {})
     except UsageError:
         return None
     return float(value) if value.dim() == 0 and math.isfinite(float(value)) else None

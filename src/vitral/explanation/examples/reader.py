@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from vitral.core.errors import UsageError
-from vitral.core.language import _
+from vitral.core.errors import UsageError, reason
+from vitral.core.language import N_, _
 from vitral.explanation.examples.document import Document, TomlDocument
 from vitral.explanation.examples.faults import Fault, KeyPath, Misfit, at, label_of
 from vitral.explanation.examples.names import Names, hint
@@ -31,22 +31,12 @@ from vitral.explanation.examples.settings import Head, settled
 from vitral.explanation.expressions import Tree, parse, references
 from vitral.explanation.expressions.parser import FUNCTIONS, GRADIENT, NAMES
 from vitral.explanation.readings.layout import Conventions
-from vitral.explanation.rows import word_index
 
 OF_HEADS = ("heads", "kv_heads")
 MOST_STEPS = 100
 _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)?")
 
 Values = dict[str, Tensor]
-
-
-@contextmanager
-def in_step(name: str) -> Generator[None]:
-    """Give an error the name of a step, and the path of its expression."""
-    try:
-        yield
-    except UsageError as error:
-        raise Fault("step {name}: {complaint}", ("steps", name), name=name, complaint=str(error)) from None
 
 
 def read_steps(table: Mapping[str, Any]) -> Iterator[tuple[str, Tree]]:
@@ -58,7 +48,7 @@ def read_steps(table: Mapping[str, Any]) -> Iterator[tuple[str, Tree]]:
     if len(table) > MOST_STEPS:
         raise Fault("steps: {n} of them; at most {most}", ("steps",), n=len(table), most=MOST_STEPS)
     for name, text in table.items():
-        with in_step(name):
+        with at("steps", name):
             if not _is_name(name):
                 raise UsageError("a name has letters, digits and underscores, and is no word of the language")
             if not isinstance(text, str):
@@ -146,21 +136,28 @@ class Reader:
 
         If numbers have a wrong shape, and there may be an unquoted decimal comma, it says what that does.
         """
-        path, complaint = fault.path, str(fault)
+        path, complaint = fault.path, reason(fault)
         is_toml = isinstance(self.document, TomlDocument)
         if isinstance(fault, Misfit) and is_toml and re.search(r"\d,\d", self.document.text):
-            complaint = _(
-                '{complaint}; if a comma is decimal: 0,5 is two numbers, write 0.5 or "0,5"', complaint=complaint
-            )
+            hint = N_('{complaint}; if a comma is decimal: 0,5 is two numbers, write 0.5 or "0,5"')
+            complaint = hint.format(complaint=complaint)
         begin = next((path[:depth] for depth in range(len(path), 0, -1) if path[:depth] in self.moved), ())
         return self.document.refuse(complaint, *self.moved.get(begin, ()), *path[len(begin) :])
 
     def word(self, word: Any, *path: str | int) -> int:
         """The index of the word at a path."""
-        if not self.head.vocabulary:
+        vocabulary = self.head.vocabulary
+        if not vocabulary:
             raise Fault("vocabulary: is missing; it lists the words", path)
-        with at(*path):
-            return word_index(word, self.head.vocabulary, label_of(path))
+        if word not in vocabulary:
+            raise Fault(
+                "{where}: {word!r} is not in the vocabulary ({vocabulary})",
+                path,
+                where=label_of(path),
+                word=word,
+                vocabulary=", ".join(vocabulary),
+            )
+        return vocabulary.index(word)
 
     def axes(self, name: str) -> tuple[str, ...]:
         """The axes of a quantity of this computation."""
@@ -195,7 +192,7 @@ class Reader:
             raise Fault("{label}: expected a number, a list, a matrix or a list of these", path, label=label)
 
         def refuse(complaint: str, part: KeyPath) -> NoReturn:
-            raise Misfit(f"{label}: {complaint}", part)
+            raise Misfit("{label}: {complaint}", part, label=label, complaint=complaint)
 
         numbers = [number(cell, cell_path) for cell_path, cell in cells(value, shape, path, refuse)]
         if any(not least <= entry < math.inf for entry in numbers):

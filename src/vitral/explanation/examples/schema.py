@@ -181,7 +181,7 @@ def cells(
         got = shape_of(value)
         fits = got[:1] == shape[:1] or (may_end and len(shape) > 1 and () < got[:1] < shape[:1])
         if not fits or (len(got) != len(shape) and "?" not in parts):
-            complain(_("{got}, expected {expected}", got=shape_text(got), expected=shape_text(shape)), path)
+            complain(N_("{got}, expected {expected}").format(got=shape_text(got), expected=shape_text(shape)), path)
             parts = []
     keys = value if isinstance(value, dict) and parts else range(length)
     for key, part in itertools.zip_longest(keys, parts, fillvalue="?"):
@@ -225,7 +225,7 @@ def shape_text(shape: tuple[int, ...]) -> str:
     """A shape for messages: 2 × 3."""
     if len(shape) > 1:
         return " × ".join(map(str, shape))
-    return _("{n} numbers", n=shape[0]) if shape else _("one number")
+    return N_("{n} numbers").format(n=shape[0]) if shape else N_("one number")
 
 
 def nesting(rank: int) -> str:

@@ -107,12 +107,14 @@ def effort(example: Example) -> Effort:
     """The work that an example asks for, in all of its quantities."""
     sheet = example.sheet
     numbers = torch.cat([value.flatten() for value in sheet.values.values()])
+    # The product of ones where a factor is not 0 counts the products of each number.
+    factors = {name: (value != 0).double() for name, value in sheet.values.items()}
     rows = exponents(sheet)
     entries = {round(entry / ALIKE) for row in rows for entry in row}
     halves = [2 * compute(call, sheet.values) for call in _calls(sheet, "root") if references(call)]
     return Effort(
         largest=float(numbers[numbers.isfinite()].abs().max()),
-        products=sum(_products(call, sheet) for call in _calls(sheet, "matmul")),
+        products=sum(int(compute(call, factors).sum()) for call in _calls(sheet, "matmul")),
         exponentials=len(entries),
         exponent=max(map(abs, entries), default=0) * ALIKE,
         flat_rows=sum(len(row) > 1 and max(row) - min(row) < ALIKE for row in rows),
@@ -124,12 +126,6 @@ def _calls(sheet: Sheet, function: str) -> list[Call]:
     """The calls of a function in everything that is computed, but not in derivatives."""
     trees = [quantity.tree for quantity in sheet.quantities if not quantity.derivative]
     return [call for tree in trees for call in dict.fromkeys(every(tree)) if call.function == function]
-
-
-def _products(product: Call, sheet: Sheet) -> int:
-    """The product itself, of ones where a factor is not 0, counts the products of each number."""
-    factors = {name: (sheet.values[name] != 0).double() for name in references(product)}
-    return int(compute(product, factors).sum())
 
 
 def exponents(sheet: Sheet) -> list[list[float]]:
@@ -151,7 +147,7 @@ SHARES = 20
 """The probabilities of a choice are whole numbers of 1/20, which two decimals write exactly."""
 
 SCORES = ("scores", "scaled", "masked", "weights")
-NAMES = (N_("scaled"), N_("masked"), N_("weights"), N_("output"), N_("probabilities"))
+NAMES = (*SCORES[1:], N_("output"), N_("probabilities"))
 """Quantities that an exercise calls by a word of its language."""
 OF_DIFFERENCE = N_("other"), N_("difference"), N_("average"), N_("deviation"), N_("variance"), N_("error")
 ENDS = N_("low"), N_("high")

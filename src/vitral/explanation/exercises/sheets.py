@@ -34,36 +34,6 @@ BORDER = 0.01
 """A number to compute is at least this share of a unit away from a border between two rounded numbers."""
 
 
-def exercise_text(exercise: Exercise) -> str:
-    """The exercise as the text of a worked example, with "?" for each number to compute."""
-    problem, solved = problem_of(exercise)
-    return _text(exercise, problem, _answers(solved, blanks=True), blanks=True)
-
-
-def key_text(exercise: Exercise) -> str:
-    """The exercise as the text of a worked example, with all numbers computed."""
-    problem, solved = problem_of(exercise)
-    return _text(exercise, problem, _answers(solved))
-
-
-def problem_of(exercise: Exercise) -> tuple[Problem, Example]:
-    """The first problem of the exercise's stream that a hand can compute, and its solution."""
-    easiest: tuple[float, Problem, Example] | None = None
-    for problem in itertools.islice(problems(exercise), MOST_DRAWS):
-        try:
-            solved = parse_example(_text(exercise, problem, dict.fromkeys(problem.asked, "?")))
-        except UsageError:  # a norm of equal numbers
-            continue
-        work = effort(solved)
-        if work.within(KINDS[exercise.kind].most) and _is_clear(solved):
-            return problem, solved
-        if easiest is None or _load(work) < easiest[0]:
-            easiest = _load(work), problem, solved
-    if easiest is None:
-        raise UsageError("exercise: no numbers were found for these sizes; choose others, or another seed")
-    return easiest[1:]
-
-
 def _load(work: Effort) -> float:
     return work.products + work.exponentials + 10 * (work.largest + work.exponent) + 100 * work.flat_rows
 
@@ -80,7 +50,7 @@ def _is_clear(example: Example) -> bool:
     return True
 
 
-def _answers(example: Example, *, blanks: bool = False) -> dict[str, Any]:
+def _answers(example: Example, *, blanks: bool) -> dict[str, Any]:
     """The numbers to compute, rounded, or "?" for each, by the keys of the file."""
     answers: dict[str, Any] = {}
     for claim in example.claims:
@@ -105,15 +75,16 @@ def _answer(value: Tensor, digits: int | None) -> Any:
     return int(rounded) if rounded == 0 or abs(exact - round(exact)) < 10.0 ** -(digits + 3) else rounded
 
 
-def _text(exercise: Exercise, problem: Problem, answers: Mapping[str, Any], *, blanks: bool = False) -> str:
+def _text(exercise: Exercise, problem: Problem, solved: Example | None = None, *, blanks: bool = False) -> str:
     """The file.
 
     Args:
         exercise: its kind and seed are the title.
         problem: its contents.
-        answers: the numbers under [claimed].
-        blanks: whether a line says how to fill them in.
+        solved: has the numbers under [claimed]; a "?" is in the place of a quantity if None.
+        blanks: whether a "?" is in the place of each number, and a line says how to fill them in.
     """
+    answers = dict.fromkeys(problem.asked, "?") if solved is None else _answers(solved, blanks=blanks)
     title = _("{kind}: exercise number {seed}", kind=_(KINDS[exercise.kind].title), seed=exercise.seed)
     lines = [f"title = {_toml(title)}"]
     settings = {**problem.settings, "decimals": exercise.decimals}
@@ -229,12 +200,30 @@ class ExerciseSheet:
     @cached_property
     def toml(self) -> str:
         """The sheet as the text of a worked example, with question marks."""
-        return exercise_text(self.exercise)
+        return _text(self.exercise, *self._solved, blanks=True)
 
     @cached_property
     def key_toml(self) -> str:
         """The key as the text of a worked example."""
-        return key_text(self.exercise)
+        return _text(self.exercise, *self._solved)
+
+    @cached_property
+    def _solved(self) -> tuple[Problem, Example]:
+        """The first problem of the exercise's stream that a hand can compute, and its solution."""
+        easiest: tuple[float, Problem, Example] | None = None
+        for problem in itertools.islice(problems(self.exercise), MOST_DRAWS):
+            try:
+                solved = parse_example(_text(self.exercise, problem))
+            except UsageError:  # a norm of equal numbers
+                continue
+            work = effort(solved)
+            if work.within(KINDS[self.exercise.kind].most) and _is_clear(solved):
+                return problem, solved
+            if easiest is None or _load(work) < easiest[0]:
+                easiest = _load(work), problem, solved
+        if easiest is None:
+            raise UsageError("exercise: no numbers were found for these sizes; choose others, or another seed")
+        return easiest[1:]
 
     @cached_property
     def key(self) -> Example:
@@ -280,7 +269,7 @@ class ExerciseSheet:
 
 def _intro(key: Example) -> Iterable[str]:
     """What to do, and the conventions of this exercise."""
-    sheet, mask = key.sheet, type(key.architecture.mask).__name__
+    sheet, mask = key.sheet, type(key.sheet.architecture.mask).__name__
     yield _(
         "Compute the numbers of the empty boxes, with {decimals} digits after the point; whole numbers need none. "
         "Rows and columns are counted from 1.",

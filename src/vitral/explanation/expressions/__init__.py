@@ -1,7 +1,7 @@
 """The small language of computations: text to tree, shapes and cost before anything is computed, values."""
 
 from vitral.explanation.expressions.definitions import DEFINITIONS, expanded
-from vitral.explanation.expressions.evaluation import call_of, compute, evaluate, every, from_the_end, shape_of
+from vitral.explanation.expressions.evaluation import call_of, compute, every, from_the_end, shape_of
 from vitral.explanation.expressions.parser import parse, read
 from vitral.explanation.expressions.primitives import PRIMITIVES, Index
 from vitral.explanation.expressions.tree import (
@@ -25,7 +25,6 @@ __all__ = [
     "Tree",
     "call_of",
     "compute",
-    "evaluate",
     "every",
     "expanded",
     "from_the_end",

@@ -20,21 +20,23 @@ from vitral.explanation.expressions.tree import Call, Constant, Reference, Tree,
 _NORM = "μ = mean(x, -1); σ2 = mean((x - μ) ** 2, -1)"
 _UNIT = f"{_NORM}; u = (x - μ) / root(σ2 + ε)"
 _RMS = "m1 = mean(x ** 2, -1)"
+_SEEN = "μ = seen(x, M, -1); σ2 = seen((x - μ) ** 2, M, -1)"
+_TANH = "_t = tanh(root(2 / pi) * (x + 0.044715 * x ** 3))"
 _SOURCE = f"""
 softmax(x, base=e) : _power = base ** (x - shift(x)); over(_power, sum(_power, -1))
 log_softmax(x) : log(softmax(x))
 cross_entropy(x, t) : _t = target(t, x); mean(sum(where(_t, -_t * log_softmax(x), 0), -1))
 layernorm(x, g=1, b=0, ε=1e-5) : {_NORM}; _σ = root(σ2 + ε); g * ((x - μ) / _σ) + b
 rmsnorm(x, g=1, ε=1e-5) : {_RMS}; _σ = root(m1 + ε); g * (x / _σ)
-adaptive(x, M, d) : μ = seen(x, M, -1); σ2 = seen((x - μ) ** 2, M, -1); σ_row = root(where(σ2, σ2, d)); x / σ_row
-adaptive_back(d, x, M, k) : μ = seen(x, M, -1); σ2 = seen((x - μ) ** 2, M, -1); σ_row = root(where(σ2, σ2, k)); \
+adaptive(x, M, d) : {_SEEN}; σ_row = root(where(σ2, σ2, d)); x / σ_row
+adaptive_back(d, x, M, k) : {_SEEN}; σ_row = root(where(σ2, σ2, k)); \
 m1 = seen(d * x, M, -1); d / σ_row - where(M, 0, where(σ2, (x - μ) * m1 / (σ2 * σ_row), 0))
 var(x) : μ = mean(x); σ2 = mean((x - μ) ** 2); σ2
 sqrt(x) : _root = root(x); _root
 relu(x) : maximum(0, x)
 squared_relu(x) : maximum(0, x) ** 2
 gelu(x) : _Φ = Φ(x); x * _Φ
-gelu_tanh(x) : _t = tanh(root(2 / pi) * (x + 0.044715 * x ** 3)); x / 2 * (1 + _t)
+gelu_tanh(x) : {_TANH}; x / 2 * (1 + _t)
 silu(x) : _s = 1 + exp(-x); x / _s
 sigmoid(x) : 1 / (1 + exp(-x))
 causal(x) : where(ahead(x), -inf, x)
@@ -49,7 +51,7 @@ rmsnorm_gain(d, x, ε) : {_RMS}; u = x / root(m1 + ε); sum(d * u, -2, 1)
 relu_slope(x) : less(0, x)
 squared_relu_slope(x) : 2 * maximum(0, x)
 gelu_slope(x) : _Φ = Φ(x); _φ = φ(x); _Φ + x * _φ
-gelu_tanh_slope(x) : _t = tanh(root(2 / pi) * (x + 0.044715 * x ** 3)); _c = root(2 / pi) * (1 + 0.134145 * x ** 2); \
+gelu_tanh_slope(x) : {_TANH}; _c = root(2 / pi) * (1 + 0.134145 * x ** 2); \
 (1 + _t) / 2 + x / 2 * (1 - _t ** 2) * _c
 silu_slope(x) : _s = 1 / (1 + exp(-x)); _s * (1 + x * (1 - _s))
 """

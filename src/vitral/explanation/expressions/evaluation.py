@@ -68,16 +68,6 @@ def call_of(tree: Tree, function: str) -> Call | None:
     return next((call for call in every(tree) if call.function == function), None)
 
 
-def evaluate(tree: Tree, values: Values) -> Tensor:
-    """The value of an author's expression, float64.
-
-    Raises:
-        UsageError: as `shape_of`.
-    """
-    shape_of(tree, {name: tuple(value.shape) for name, value in values.items()})
-    return compute(tree, values)
-
-
 def shape_of(tree: Tree, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
     """The shape of an expression's value, from shapes alone.
 

@@ -85,11 +85,6 @@ def _shift(x: Tensor, axis: int = -1) -> Tensor:
     return torch.where((size > MOST_EXPONENT) | ((most < LEAST_EXPONENT) & (most > -1e299)), most, 0.0)
 
 
-def _over(a: Tensor, b: Tensor) -> Tensor:
-    """A quotient, 0 for 0/0: a row that sees nothing."""
-    return torch.where(b == 0, 0.0, a / torch.where(b == 0, 1.0, b))
-
-
 def _seen(x: Tensor, mask: Tensor, axis: int) -> Tensor:
     """The mean of the scores that a mask does not hide."""
     seen = (mask == 0).double().expand_as(x)
@@ -129,11 +124,6 @@ def _target(targets: Tensor, logits: Tensor) -> Tensor:
     if targets.dim() <= 1 and targets.numel() == rows and targets.shape != logits.shape:
         targets = _one_hot(targets.reshape(-1), logits.shape[-1])
     return targets.reshape(logits.shape)
-
-
-def _ahead(x: Tensor) -> Tensor:
-    """1 above the diagonal of a causal mask, 0 elsewhere."""
-    return torch.ones(x.shape[-2:], dtype=x.dtype, device=x.device).triu(1 + x.shape[-1] - x.shape[-2])
 
 
 def _pick(x: Tensor, axis: int, start: int | None, end: int | None) -> Tensor:
@@ -187,10 +177,6 @@ def _keep_top_k(logits: Tensor, k: float) -> Tensor:
     return keep_top_k(logits, int(k))
 
 
-def _largest(x: Tensor) -> Tensor:
-    return (x == x.amax(dim=-1, keepdim=True)).double().argmax(dim=-1, keepdim=True).double()
-
-
 def hypotheses_of(table: Tensor, start: int, num_beams: int, length: int) -> tuple[Tensor, Tensor]:
     """The last hypotheses of beam search in a bigram table, best first: words, [n, length], and log-probabilities.
 
@@ -238,7 +224,7 @@ _VALUES: dict[str, Callable[..., Tensor]] = {
     "less": lambda a, b: (a < b).double(),
     "equal": lambda a, b: (a == b).double(),
     "where": lambda c, a, b: torch.where(c != 0, a, b),
-    "over": _over,
+    "over": lambda a, b: torch.where(b == 0, 0.0, a / torch.where(b == 0, 1.0, b)),  # 0 for a row that sees nothing
     "Φ": lambda x: 0.5 * (1 + torch.erf(x / math.sqrt(2))),
     "φ": lambda x: torch.exp(-x * x / 2) / math.sqrt(2 * math.pi),
 }
@@ -261,7 +247,11 @@ PRIMITIVES: dict[str, Primitive] = {
     "shift": Primitive("silent", _shift),
     "count": Primitive("silent", lambda x: torch.tensor(float(x.numel()), dtype=x.dtype)),
     "times": Primitive("silent", lambda x: torch.tensor(x.numel() / x.shape[-1], dtype=x.dtype)),
-    "ahead": Primitive("silent", _ahead),
+    # 1 above the diagonal of a causal mask, 0 elsewhere.
+    "ahead": Primitive(
+        "silent",
+        lambda x: torch.ones(x.shape[-2:], dtype=x.dtype, device=x.device).triu(1 + x.shape[-1] - x.shape[-2]),
+    ),
     "target": Primitive("named", _target),
     "one_hot": Primitive("named", _one_hot),
     "unpicked": Primitive("named", _unpicked),
@@ -291,7 +281,9 @@ PRIMITIVES: dict[str, Primitive] = {
     "upright": _move(lambda x: x[:, None]),  # a vector of an author who writes columns
     "shaped": _move(lambda d, *shape: d.reshape(shape)),
     # Choices of the next token are searches in Python; `rows` writes them.
-    "largest": Primitive("named", _largest),
+    "largest": Primitive(
+        "named", lambda x: (x == x.amax(dim=-1, keepdim=True)).double().argmax(dim=-1, keepdim=True).double()
+    ),
     "keep top k": _filter(_keep_top_k),
     "keep top p": _filter(keep_top_p),
     "keep min p": _filter(keep_min_p),

@@ -111,7 +111,8 @@ class Form:
         """An expression of operators."""
         match expression:
             case Product(factors, tight):
-                return self.product([self.factor(factor, index > 0) for index, factor in enumerate(factors)], tight)
+                written = [self.factor(factor, index > 0) for index, factor in enumerate(factors)]
+                return (self.SPACE if tight else self.DOT).join(written)
             case Sum(terms):
                 return "".join(self.terms(terms))
             case Difference(left, right):
@@ -249,10 +250,6 @@ class Form:
     def brackets(self, inside: str) -> str:
         """Round brackets."""
         return self.BRACKETS.format(inside)
-
-    def product(self, factors: list[str], tight: bool) -> str:
-        """Factors that are already written, and bracketed where needed."""
-        return (self.SPACE if tight else self.DOT).join(factors)
 
     def together(self, equations: list[str]) -> str:
         """Several equations that are already written."""

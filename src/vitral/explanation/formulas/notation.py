@@ -16,10 +16,6 @@ MOST_DECIMALS = 330
 class Part:
     """A part of a formula. Parts are put together as numbers are: flat, without what changes nothing."""
 
-    def __add__(self, other: "Expression") -> "Expression":
-        """A sum."""
-        return added(self, other)  # pyright: ignore
-
     def __sub__(self, other: "Expression") -> "Expression":
         """A difference."""
         return self if other is ZERO or self == Number(-math.inf) else Difference(self, other)  # pyright: ignore
@@ -281,8 +277,7 @@ def transposed(matrix: Expression) -> Expression:
         return matrix
     if not isinstance(matrix, Name):
         return Power(matrix, Name("T"))
-    if matrix.above.endswith(("T", "ᵀ")):
-        return replace(matrix, above=matrix.above[:-1])
+
     return replace(matrix, above=f"{matrix.above}ᵀ" if matrix.above else "T")
 
 
@@ -315,6 +310,6 @@ def _exponential(exponent: Expression) -> Expression:
 
 
 COMBINED: dict[str, Callable[..., Any]] = {
-    **{"add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv},
+    **{"add": added, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv},
     **{"power": operator.pow, "negative": operator.neg, "root": Root, "over": _over, "exp": _exponential},
 }

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vitral.core.config import shown
-from vitral.core.errors import UsageError
+from vitral.core.errors import UsageError, reason
 from vitral.core.language import _
 from vitral.explanation.checks.checker import check
 from vitral.explanation.checks.report import CheckReport
@@ -120,28 +120,15 @@ def _asked(claim: AuthorClaim) -> Tensor:
     return known if bool(known.any()) else ~known
 
 
-@dataclass(frozen=True)
-class Answers:
-    """A student's sheet, read with the key.
-
-    Attributes:
-        example: the student's claims on the key's computation.
-        unreadable: a complaint for each number, row or claim that cannot be read.
-        edited: the given numbers and settings that differ from the key's, one sentence each.
-        unasked: names of claims for which the key does not ask.
-    """
-
-    example: Example
-    unreadable: tuple[str, ...]
-    edited: tuple[str, ...]
-    unasked: tuple[str, ...] = ()
-
-
-def read_answers(student: Document, key: AnswerKey) -> Answers:
+def read_answers(student: Document, key: AnswerKey) -> tuple[Example, dict[str, tuple[str, ...]]]:
     """Read the student's numbers for the quantities that the key asks for, on the key's given numbers.
 
     Other claims are left out: they would explain later numbers without any credit of their own at stake. What cannot
     be read is an empty box. In notes without headings the first matrix seems given, although the key asks for it.
+
+    Returns:
+        The student's claims on the key's computation; and as in `SheetGrade`, the sentences about what is edited and
+        unreadable, and the names that are unasked.
 
     Raises:
         UsageError: the file is not a sheet of this kind at all.
@@ -173,7 +160,8 @@ def read_answers(student: Document, key: AnswerKey) -> Answers:
     unasked = tuple(label_of(path) for quantity, path, _value in others if quantity not in key.given)
     edited = [] if isinstance(given, dict) else [_("[given] is no table of numbers")]
     edited += [*_settings(student, key), *_edited(key, [*under_given, *others])]
-    return Answers(example, tuple(str(reader.refuse(fault)) for fault in faults), tuple(edited), unasked)
+    unreadable = (*student.faults, *(reason(reader.refuse(fault)) for fault in faults))
+    return example, {"edited": tuple(edited), "unreadable": unreadable, "unasked": unasked}
 
 
 def _named(key: AnswerKey, section: str, table: Mapping[str, Any]) -> Iterator[tuple[str, KeyPath, Any]]:

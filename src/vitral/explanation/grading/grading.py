@@ -20,7 +20,7 @@ from vitral.explanation.grading.answers import AnswerKey, read_answers
 Credit = Annotated[float, Field(ge=0, le=1)]
 Points = Annotated[float, Field(ge=0, le=1e6)]
 WRONG, FOLLOWS, RIGHT = (ORDER.index(verdict) for verdict in (Verdict.wrong, Verdict.follows, Verdict.right))
-OF_NUMBERS = ("copied", "digit", "sign", "point", "other-row", "term", "total", "constant", "operand", "zero")
+OF_NUMBERS = ("copied", "digit", "sign", "point", "other-row", "term", "total", "constant", "operand")
 """Beginnings of the kinds of slips with numbers; with any other slip the rule of the step is wrong."""
 
 
@@ -120,9 +120,8 @@ class SheetGrade:
     @property
     def unexplained(self) -> frozenset[tuple[Any, ...]]:
         """The wrong numbers that no slip explains, with their indices; two sheets seldom have the same."""
-        findings = (finding for quantity in self.report.quantities for finding in quantity.findings)
-        wrong = (finding for finding in findings if finding.verdict is Verdict.wrong and finding.slip is None)
-        return frozenset((finding.name, finding.index, finding.claimed) for finding in wrong)
+        findings = (found for found in self.report.findings if found.verdict is Verdict.wrong and found.slip is None)
+        return frozenset((found.name, found.index, found.claimed) for found in findings)
 
     def plain(self) -> dict[str, Any]:
         """As plain data, in English where it is made in English."""
@@ -141,10 +140,10 @@ def grade_document(student: Document, key: AnswerKey, rule: GradingRule) -> Shee
     Raises:
         UsageError: the document is no worked example.
     """
-    answers = read_answers(student, key)
-    if student.faults and not answers.example.claims:  # what is left is no sheet
+    example, remarks = read_answers(student, key)
+    if student.faults and not example.claims:  # what is left is no sheet
         raise UsageError(student.faults[0])
-    report = check(answers.example)
+    report = check(example)
     checked = {quantity.claim.name: quantity for quantity in report.quantities}
     empty = {name: torch.zeros_like(asked, dtype=torch.int64) for name, asked in key.asked.items()}
     verdicts = empty | {name: checked[name].verdicts for name in key.labels if name in checked}
@@ -164,18 +163,15 @@ def grade_document(student: Document, key: AnswerKey, rule: GradingRule) -> Shee
         tuple(steps),
         points=sum(step.points for step in steps),
         most=sum(step.most for step in steps),
-        edited=answers.edited,
-        unreadable=(*student.faults, *answers.unreadable),
-        unasked=answers.unasked,
         notes=(*student.notes, *_too_right(report)),
+        **remarks,
     )
 
 
 def _is_concept(checked: CheckedQuantity) -> bool:
     """Whether a slip changes the rule of the step, and not a number of it; of two candidates both must."""
-    slips = [finding.slip for finding in checked.findings if finding.slip is not None]
-    candidates = [(slip, slip.other or slip) for slip in slips if slip.sure or slip.other]
-    return any(not any(slip.kind.startswith(OF_NUMBERS) for slip in pair) for pair in candidates)
+    slips = [finding.slip for finding in checked.findings if finding.slip and (finding.slip.sure or finding.slip.other)]
+    return any(not any(one.kind.startswith(OF_NUMBERS) for one in slip.candidates) for slip in slips)
 
 
 def copied_once(report: CheckReport) -> Iterator[tuple[str, Tensor]]:

@@ -162,8 +162,7 @@ def _without_moves(tree: Call) -> Tree:
             return inside
         case "head" | "lifted" | "transpose", (Constant(float()) as number,):
             return number
-        case ("head", (Call("lifted", (inside,)),)) | ("lifted", (Call("head", (inside,)),)):
-            return inside
+
         case "transpose", (Call("matmul", (left, right)),):
             return Call("matmul", (simple(Call("transpose", (right,))), simple(Call("transpose", (left,)))))
     return tree
@@ -175,10 +174,7 @@ def _without_numbers(tree: Call) -> Tree:
             return Constant(float(compute(tree, {})))
         case "power", (inside, Constant(1.0)):
             return inside
-        case "multiply", (Call("multiply", (inside, Constant(float()) as factor)), Constant(float()) as other):
-            return simple(Call("multiply", (inside, simple(Call("multiply", (factor, other))))))
-        case "multiply", (Call("divide", (inside, Constant(divisor))), Constant(factor)) if divisor == factor:
-            return inside
+
         case "multiply", (Constant(1.0, ""), other) | (other, Constant(1.0, "")):
             return other
     return tree

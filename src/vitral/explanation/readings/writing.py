@@ -222,7 +222,7 @@ class Writer:
                 return name, self.aligned(tree, index)
             case Call("add", (inside, Constant(_, "M") as mask)) if self.number(mask, index).value == 0:
                 return self.source(inside, index)
-            case Call(function, (inside, *_)) if function in PRIMITIVES and _kind(tree) == "move":
+            case Call(function, (inside, *_)) if function in PRIMITIVES and PRIMITIVES[function].kind == "move":
                 at = self.aligned(tree, index)
                 return self.source(inside, PRIMITIVES[function].moved(at, self.value(inside).shape, *tree.settings))
         return None
@@ -249,7 +249,7 @@ class Writer:
                 return ZERO if chosen == Constant(0.0) else self.read(chosen, self.aligned(chosen, index))
             case Call(function) if function in DEFINITIONS:
                 return self.defined(tree, index)
-        kind = tree.function if tree.function in ("aside", "plain") else _kind(tree)
+        kind = tree.function if tree.function in ("aside", "plain") else PRIMITIVES[tree.function].kind
         return getattr(self, kind)(tree, index)  # the method that is named after the kind
 
     def cell(self, tree: Call, index: Index) -> Expression:
@@ -472,10 +472,6 @@ class Writer:
         return exact(0)
 
 
-def _kind(tree: Call) -> str:
-    return PRIMITIVES[tree.function].kind
-
-
 @lru_cache(maxsize=1024)
 def asides(tree: Tree) -> list[Call]:
     """The numbers on the side that have names, in the order in which they need one another."""
@@ -490,8 +486,7 @@ def _settled(part: Any) -> Any:
             return Number(value_of(part))
         case Power(base, exponent):
             return mapped(base, _settled) ** exponent
-        case Apply("sin" | "cos" as function, (argument,)) if not isinstance(argument, Number):
-            return Apply(function, (Number(value_of(argument)),))
+
         case Apply(function, (argument,)) if function in COMPUTED:
             return Number(float(PRIMITIVES[function].value(torch.tensor(value_of(argument), dtype=torch.float64))))
         case Name() | Number() | Apply() | Root() | Over():

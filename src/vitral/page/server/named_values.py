@@ -22,7 +22,7 @@ from torch import Tensor
 from vitral.core.config import nearest
 from vitral.core.errors import UsageError
 from vitral.core.taps import Recorder
-from vitral.inspection.edits import BETWEEN_POSITIONS
+from vitral.inspection.edits import is_map
 from vitral.model import Transformer
 
 RATED, LOGITS = "rated", "logits"
@@ -80,7 +80,7 @@ class Name:
             "lens": readable,
             "read": [*readable, LOGITS],
             "brought": [each for each in known if each.endswith((".attn.v", ".attn.z"))],
-        }.get(kind) or [each for each in known if _is_map(each)]
+        }.get(kind) or [each for each in known if is_map(each)]
         if own not in there:
             raise UsageError("names: no activation is called {name!r}, {hint}", name=own, hint=nearest(own, there))
         position, head = _place(written), _place(which)
@@ -105,17 +105,13 @@ class Name:
         if self.kind == "pooled":
             return width * min(time, SMALL) ** 2
         if self.kind == "mean" or self.head is not None:
-            width = 1 if _is_map(self.own) else width
-        return rows * width * (time if _is_map(self.own) else 1)
+            width = 1 if is_map(self.own) else width
+        return rows * width * (time if is_map(self.own) else 1)
 
     def of(self, value: Tensor) -> Tensor:
         """The activation at the position, of the head."""
         chosen = value if self.head is None else value[:, self.head : self.head + 1]
         return chosen if self.position is None else chosen[..., self.position : self.position + 1, :]
-
-
-def _is_map(name: str) -> bool:
-    return name.endswith(tuple(f".attn.{step}" for step in BETWEEN_POSITIONS))
 
 
 def _place(written: str) -> int | None:

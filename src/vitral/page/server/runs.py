@@ -262,11 +262,6 @@ class Opened:
         return [*self.about["stream"], *self.about["contributions"]]
 
     @cached_property
-    def heads(self) -> dict[str, int]:
-        """The number of heads of each named value; 0 where it has no axis of heads."""
-        return heads_by_name(self.run.model)
-
-    @cached_property
     def widths(self) -> dict[str, int]:
         """Numbers of each named value at one position."""
         one = self._tensor([0])
@@ -296,7 +291,8 @@ class Opened:
         """Named values, with edits made on the way."""
         model, ids = self.model_at(asked.step), self._ids(asked)
         chosen = model.activation_names if asked.names is None else asked.names
-        names = {each: Name.parse(each, len(ids), self.heads, self.readable) for each in chosen}
+        heads = heads_by_name(model)
+        names = {each: Name.parse(each, len(ids), heads, self.readable) for each in chosen}
         numbers = (each.numbers(len(ids), self.widths[each.own], model.vocab_size) for each in names.values())
         if 4 * sum(numbers) > MOST_ANSWER:
             raise TooMuch(

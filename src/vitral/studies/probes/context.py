@@ -182,8 +182,9 @@ def few_shot(trained: Trained) -> Plain:
     """Losses of test passages after 0 to 3 examples of each kind; four passages fill the context."""
     require_causal_lm(trained)
     length = trained.model.config.context_length // (MOST_EXAMPLES + 1)
-    given = {"length": length, "passages": trained.size(*PASSAGES), "most_examples": MOST_EXAMPLES}
-    return few_shot_losses(trained.model, trained.test, **given)
+    return few_shot_losses(
+        trained.model, trained.test, length=length, passages=trained.size(*PASSAGES), most_examples=MOST_EXAMPLES
+    )
 
 
 FEW_SHOT = Probe(

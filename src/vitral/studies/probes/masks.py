@@ -93,10 +93,7 @@ def uses(trained: Trained) -> Plain:
 
 def _uses(result: StudyResult, arms: Arms) -> View:
     """Each use against the base's, both sides of a gap against one, activations against token counts."""
-    contrasts = [*Against((LOSS[0], LOSS[2], ACCURACY[3])).of(result, arms), *Within(LOSS[0], LOSS[1]).of(result, arms)]
-    contrasts += Within(LOSS[0], CHAIN).of(result, arms)
-    contrasts += Against([LOSS[0]], equal_steps).of(result, arms)
-    tables = [Means(arms, (*ACCURACY, LARGEST)), Means(arms, (*LOSS, CHAIN, TARGETS))]
+    contrasts, tables = list[Comparison](), [Means(arms, (*ACCURACY, LARGEST)), Means(arms, (*LOSS, CHAIN, TARGETS))]
     read = [arm for arm in arms if arm.first["probes"]]
     for task in TASKS if read else ():
         trained, fresh, tokens, control = (
@@ -107,15 +104,15 @@ def _uses(result: StudyResult, arms: Arms) -> View:
             )
             for reader, name in READ.items()
         )
-        contrasts += [*Within(trained, fresh).of(result, read), *Within(trained, tokens).of(result, read)]
-        contrasts += Against([trained]).of(result, read)
+        for contrast in (Within(trained, fresh), Within(trained, tokens), Against([trained])):
+            contrasts += contrast.of(result, read)
         largest = Quantity(N_("largest class"), f"probes/{task}/trained/majority")
         tables.append(Means(read, (trained, fresh, tokens, control, largest)))
     text = N_("{arm} cannot fill a gap: it sees its target.")
     return View(
         _method(arms[0].first),
         tables,
-        Dots(ACCURACY[0].name, [ACCURACY[0]], arms),
+        None,
         [*contrasts, *Within(ACCURACY[3], ACCURACY[4]).of(result, arms)],
         [check for arm in arms for check in _checks(arm)],
         [Note(_(text, arm=capital(arm.title)), arm.name) for arm in arms if arm.mean(LOSS[0]) is None],
@@ -130,9 +127,10 @@ def _checks(arm: ArmMeasures) -> list[Check]:
             position=leak["position"],
         )
         moved = max(run["leak"][half]["moved"] for run in arm.runs.values())
-        limits = (LEAKS, None) if leak["visible"] else (None, LEAKS)
-        expected = _("above rounding under its mask") if leak["visible"] else _("0 under its mask")
-        checks.append(Check(arm.title, what, moved, *limits, expected, arm=arm.name))
+        expected = (LEAKS, None, _("above rounding under its mask"))
+        if not leak["visible"]:
+            expected = (None, LEAKS, _("0 under its mask"))
+        checks.append(Check(arm.title, what, moved, *expected, arm=arm.name))
     if probes := [run["classifying"]["activations"] for run in arm.runs.values() if run["classifying"]]:
         value, low, high, largest = (fmean(run[k] for run in probes) for k in ("accuracy", "low", "high", "majority"))
         what = ACCURACY[3].title
@@ -152,19 +150,32 @@ def equal_steps(result: StudyResult, arms: Arms) -> Iterable[tuple[ArmMeasures, 
 
 
 def _method(first: Plain) -> str:
-    text, classes = _(METHOD, gap=first["gap"], right=first["right"]), first["classifying"]
+    classes = first["classifying"]
     if classes is None:
-        none = _("No linear probe: no two works of the text occur in all its splits.")
-        return f"{text} {none}"
+        return _("No linear probe: no two works of the text occur in all its splits.")
     how = N_(
         "Linear probe: the work that a passage of {tokens} tokens is from; {sizes} passages to fit, validate and test; "
         "{titles}."
     )
     sizes, titles = "/".join(map(str, classes["passages"].values())), "; ".join(classes["titles"])
-    return f"{text} {_(how, tokens=first['context'], sizes=sizes, titles=titles)}"
+    return _(how, tokens=first["context"], sizes=sizes, titles=titles)
 
 
-USES = Probe("uses", N_("Capabilities under each mask"), uses, more=_uses, seconds=(8, 25, 90))
+USES = Probe(
+    "uses",
+    N_("Capabilities under each mask"),
+    uses,
+    about=METHOD,
+    contrasts=[
+        Against((LOSS[0], LOSS[2], ACCURACY[3])),
+        Within(LOSS[0], LOSS[1]),
+        Within(LOSS[0], CHAIN),
+        Against([LOSS[0]], equal_steps),
+    ],
+    figure=Dots(ACCURACY[0].name, ACCURACY[:1]),
+    more=_uses,
+    seconds=(8, 25, 90),
+)
 
 
 # ---------------------------------------------------------------- retrieval
@@ -257,12 +268,12 @@ def _comparisons(result: StudyResult, task: Plain) -> list[Comparison]:
 def _retrieval(result: StudyResult, measured: Plain) -> View:
     """Both tasks by distance; every mask against a guess, and against the causal one within its reach."""
     tasks, middles = measured["tasks"], [(low + high) / 2 for low, high in BINS]
-    sizes = {"keys": KEYS, "values": VALUES, "layers": LAYERS, "batch": BATCH, "window": WINDOW}
     axes = Axis(_("distance of the value (tokens back)"), ticks=middles), Axis(_("correct answers (share)"))
     course = Course(_name(tasks[-1]), *axes, lambda run: zip(middles, run["accuracy"], strict=True))
-    figure = replace(course.of([*_masks(tasks[-1]).values()]), levels={_("chance"): tasks[-1]["chance"]})
+    figure = course.of([*_masks(tasks[-1]).values()])._replace(levels={_("chance"): tasks[-1]["chance"]})
     comparisons = [one for task in tasks for one in _comparisons(result, task)]
-    return View(_(HOW, **sizes, reach=tasks[0]["reach"]), [*map(_table, tasks)], figure, comparisons)
+    about = _(HOW, keys=KEYS, values=VALUES, layers=LAYERS, batch=BATCH, window=WINDOW, reach=tasks[0]["reach"])
+    return View(about, [*map(_table, tasks)], figure, comparisons)
 
 
 RETRIEVAL = Probe(
@@ -282,8 +293,6 @@ LENGTHS = (
 WITHIN = 0.15
 """Largest difference of a measured exponent and the predicted one that agree."""
 MICRO = 1e6
-DRAWN = {"cached": N_("cached"), "recomputed": N_("recomputed"), "bidirectional": N_("bidirectional")}
-"""Ways with a shorter name in the figure."""
 RATIOS = (("recomputed", "cached"), ("bidirectional", "cached"), ("one-by-one", "at-once"))
 
 
@@ -309,7 +318,7 @@ def _cost(result: StudyResult, measured: Plain) -> View:
     for way, title in WAYS.items():
         times, flops = measured["processor"][way], measured["flops"][way]
         course = [MICRO * times[-1] * one / flops[-1] for one in flops[-len(fitted) :]]
-        curves.append(Line(_(DRAWN.get(way, title)), lengths, [MICRO * one for one in times]))
+        curves.append(Line(_(title), lengths, [MICRO * one for one in times]))
         curves.append(Line("", fitted, course, look="theory"))
         own, predicted = measured["exponents"][way]["processor"], measured["exponents"][way]["predicted"]
         numbers = [predicted, own["slope"], own["low"], own["high"], own["slope"] - predicted]

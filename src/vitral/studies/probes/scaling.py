@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -113,8 +113,7 @@ def as_a_point(trained: Trained) -> Plain:
     }
 
 
-@dataclass(frozen=True)
-class Law:
+class Law(NamedTuple):
     """A law fitted to the runs of some arms."""
 
     formula: str
@@ -142,8 +141,7 @@ def _laws(result: StudyResult, arms: Arms) -> View:
     caption = _(
         "Constant: x_c of (x_c/x)^α, or A and B of the sum. Misfit: standard deviation of the residuals of log L."
     )
-    cells = [tuple(row.values()) for row in rows]
-    tables = [Rows(caption, tuple(rows[0]), cells, prose=(0, 1))] if rows else []
+    tables = [Rows(caption, tuple(rows[0]), [tuple(row.values()) for row in rows], prose=(0, 1))] if rows else []
     checks = [*map(misfit, joint)]
     if later and joint:
         table, predicted = _predictions(later, joint)
@@ -185,15 +183,13 @@ def at_most(arms: Arms, key: str) -> list[ArmMeasures]:
 def front(grid: Arms) -> list[ArmMeasures]:
     """The arms that no arm of as little compute beats, by their means alone: single runs would select lucky ones."""
     unbeaten, best = list[ArmMeasures](), math.inf
-    for loss, arm in sorted(((_mean(arm), arm) for arm in grid), key=lambda one: (one[1].first["compute"], one[0])):
+    for loss, arm in sorted(
+        ((arm.mean(LOSS) or 0.0, arm) for arm in grid), key=lambda one: (one[1].first["compute"], one[0])
+    ):
         if loss < best:
             best = loss
             unbeaten.append(replace(arm, runs={0: arm.first | {"nats_per_character": loss}}))
     return unbeaten
-
-
-def _mean(arm: ArmMeasures) -> float:
-    return fmean(arm.values(LOSS).values())
 
 
 def fitted(formula: str, arms: Arms, terms: Terms) -> list[Law]:
@@ -234,7 +230,7 @@ def _predictions(later: Arms, joint: Sequence[Law]) -> tuple[Rows, list[Check]]:
     """By arm and law a row, and a check where the predicted interval is not too wide for a test."""
     rows, checks = [], []
     for arm, law in product(later, joint):
-        own, sizes = _mean(arm), {name: arm.first[KEYS[name]] for name in "ND"}
+        own, sizes = arm.mean(LOSS) or 0.0, {name: arm.first[KEYS[name]] for name in "ND"}
         predicted = law.fit.predict(sizes)
         cells = predicted.text, nats(own), f"{signed(100 * (own / predicted.value - 1), 1)}%"
         rows.append((f"{arm.title}, {law.formula}", *map(big, sizes.values()), *cells))
@@ -265,7 +261,7 @@ def _against_size(grid: Arms, joint: Sequence[Law]) -> Lines:
     sizes, curves = [arm.first["size"] for arm in grid], []
     values = np.geomspace(min(sizes), max(sizes), 30).tolist()
     for fixed in sorted({arm.first["amount"] for arm in grid}):
-        own = sorted((arm.first["size"], _mean(arm)) for arm in grid if arm.first["amount"] == fixed)
+        own = sorted((arm.first["size"], arm.mean(LOSS) or 0.0) for arm in grid if arm.first["amount"] == fixed)
         curves.append(Line(f"D = {big(fixed)}", [size for size, _ in own], [loss for _, loss in own]))
         if law is not None:
             course = [law.fit.predict({"N": n, "D": fixed}).value for n in values]
@@ -318,7 +314,7 @@ def amounts(trained: Trained) -> Plain:
 
 def _of_amounts(result: StudyResult, arms: Arms) -> View:
     """Contents and losses by arm, the least text against the most."""
-    arms, loss = with_losses(result, arms), replace(loss_quantity(result), source="loss")
+    arms, loss = with_losses(result, arms), loss_quantity(result)
     if not arms:
         return View()
     known = replace(loss, name=_("loss on known text"), source=lambda run: run["train_loss"] * run["factor"])
@@ -370,7 +366,7 @@ def units(trained: Trained) -> Plain:
 
 def _of_units(result: StudyResult, arms: Arms) -> View:
     """The units by arm; where losses are comparable, the longest tokens against the others, and the slope."""
-    arms, loss = with_losses(result, arms), replace(loss_quantity(result), source="loss")
+    arms, loss = with_losses(result, arms), loss_quantity(result)
     fair, unit = result.study.unit == FAIR_UNIT, _(result.study.unit)
     view = View(tables=[Means(arms, (*UNITS, loss), _(CAPTIONS[fair], unit=unit))] if arms else ())
     arms = [arm for arm in arms if _only_tokens(result, arm)]
@@ -385,7 +381,7 @@ def _of_units(result: StudyResult, arms: Arms) -> View:
     axes = Axis(_("vocabulary (tokens)"), log=True), Axis(_("test loss ({unit})", unit=unit))
     figure = Lines(_("Loss at equal compute"), *axes, curves)
     pairs += _doublings(kinds.get("bpe", []), loss)
-    return replace(view, figure=figure, comparisons=pairs)
+    return view._replace(figure=figure, comparisons=pairs)
 
 
 def _only_tokens(result: StudyResult, arm: ArmMeasures) -> bool:

@@ -78,13 +78,11 @@ def _saturated(measured: Plain, scale: str, *, rises: bool) -> Check:
     shares, errors = (measured["scales"][scale][name] for name in ("saturated", "saturated_error"))
     limit = SURE * math.hypot(errors[0], errors[-1])
     limits = (math.nextafter(limit, math.inf), None) if rises else (-limit, limit)
-    expected = (
-        _("more than {n:g} standard errors ({limit:.2g})", n=SURE, limit=limit)
-        if rises
-        else _("within {n:g} standard errors ({limit:.2g})", n=SURE, limit=limit)
-    )
+    expected = N_("more than {n:g} standard errors ({limit:.2g})")
+    if not rises:
+        expected = N_("within {n:g} standard errors ({limit:.2g})")
     what = _("change of saturated rows with d_k (share)")
-    return Check(_(TITLES[scale]), what, shares[-1] - shares[0], *limits, expected)
+    return Check(_(TITLES[scale]), what, shares[-1] - shares[0], *limits, _(expected, n=SURE, limit=limit))
 
 
 def _independent(result: StudyResult, measured: Plain) -> View:
@@ -193,17 +191,19 @@ def _in_models(result: StudyResult, arms: Arms) -> View:
     """Attention in fresh and trained models, learned scales, and every arm against the same model with 1/√d_k."""
     base, d_k = arms[0], arms[0].first["d_head"]
     others, usual = ([arm for arm in arms if (_scale(arm) == "sqrt") == which] for which in (False, True))
-    pairs = [(one, arm) for arm in others for one in usual if _shape(arm) == _shape(one)]
+    pairs = ((rival, arm) for arm in others for rival in usual if _shape(arm) == _shape(rival))
     comparisons = [one for pair in pairs for one in Against(COMPARED).of(result, pair)]
     comparisons += [slope for name in SLOPES for slope in _slope(name, arms)]
     comparisons += Fixed([LEARNED], 1.0, N_("its initial value")).of(result, arms)
     expected = _("d_k = {d_k} within a factor of 2", d_k=d_k)
     variance, subject = base.mean(_of("fresh", "score_variance")) or 0.0, _("{arm}, fresh", arm=base.title)
-    by_head = {state: [_of(state, key) for key in saturation.BY_HEAD] for state in STATES}
     return View(
         _(MODELS, saturated=softmax.SATURATED, uniform=base.first["uniform_mutual_information"]),
         [
-            *(Means(arms, (D_K, *by_head[state]), _(caption)) for state, caption in STATES.items()),
+            *(
+                Means(arms, (D_K, *(_of(state, key) for key in saturation.BY_HEAD)), _(caption))
+                for state, caption in STATES.items()
+            ),
             Means(arms, (D_K, *ALIGNED.values())),
         ],
         Dots(N_("Entropy after training"), [ENTROPY], arms),

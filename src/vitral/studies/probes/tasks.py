@@ -1,12 +1,11 @@
 """Tasks, and how models learn them: recall, Markov chains in their window, repeated strings, questions and answers."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from statistics import fmean
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -105,11 +104,10 @@ def half_way(curve: Sequence[tuple[float, float | None]], least: float) -> float
     known = [(x, value) for x, value in curve if value is not None]
     if len(known) < max(2, len(curve)) or abs(known[-1][1] - known[0][1]) < least:
         return None
-    way, half = known[-1][1] - known[0][1], (known[-1][1] + known[0][1]) / 2
-    for (before, low), (after, high) in pairwise(known):
-        if (high - half) * way >= 0:
-            return before if high == low else before + (after - before) * (half - low) / (high - low)
-    return None
+    places, values = np.array(known).T
+    gone = (values - values[0]) / (values[-1] - values[0])
+    after = 1 + int(np.argmax(gone >= 0.5))
+    return float(np.interp(0.5, gone[after - 2 : after], places[after - 2 : after]))
 
 
 # ---------------------------------------------------------------- recall
@@ -298,11 +296,14 @@ STEP_OF_LOSS, STEP_OF_PREFIX, STEP_OF_PREVIOUS = (
     )
 )
 ABRUPTNESS = Quantity(N_("largest share of the fall within a tenth of the steps"), _abruptness, digits=2)
-_WITHOUT = "ablation/without"
-WITHOUT_PREVIOUS = Quantity(N_("loss increase without the previous-token head"), f"{_WITHOUT}/previous/increase", NATS)
-WITHOUT_OTHERS = Quantity(N_("loss increase without another head of its layer"), f"{_WITHOUT}/others/increase", NATS)
-LEFT = Quantity(N_("this score without the previous-token head"), f"{_WITHOUT}/previous/prefix")
-LEFT_BY_OTHERS = Quantity(N_("this score without another head of its layer"), f"{_WITHOUT}/others/prefix")
+WITHOUT_PREVIOUS = Quantity(
+    N_("loss increase without the previous-token head"), "ablation/without/previous/increase", NATS
+)
+WITHOUT_OTHERS = Quantity(
+    N_("loss increase without another head of its layer"), "ablation/without/others/increase", NATS
+)
+LEFT = Quantity(N_("this score without the previous-token head"), "ablation/without/previous/prefix")
+LEFT_BY_OTHERS = Quantity(N_("this score without another head of its layer"), "ablation/without/others/prefix")
 INDUCTION = Probe(
     "induction",
     N_("Completing a repeated string"),
@@ -330,7 +331,7 @@ INDUCTION = Probe(
         (
             WITHOUT_PREVIOUS,
             WITHOUT_OTHERS,
-            Quantity(N_("loss increase without the induction head"), f"{_WITHOUT}/induction/increase", NATS),
+            Quantity(N_("loss increase without the induction head"), "ablation/without/induction/increase", NATS),
             Quantity(N_("prefix-matching score of the induction head"), "ablation/prefix"),
             LEFT,
             LEFT_BY_OTHERS,
@@ -344,12 +345,14 @@ INDUCTION = Probe(
         Within(WITHOUT_PREVIOUS, WITHOUT_OTHERS),
         Within(LEFT, LEFT_BY_OTHERS, given=WITHOUT_PREVIOUS),
     ],
-    ranges=[Range(ABRUPTNESS, low=ABRUPT, expected=N_("at least {low:g}: an abrupt change"))],
     figure=Course(
         N_("Loss in the second occurrence along training"),
         Axis(N_("step")),
         Axis(N_("loss in the second occurrence")),
         lambda run: _curve(run, REPEATED),
+    ),
+    more=lambda result, arms: View(
+        checks=Range(ABRUPTNESS, low=ABRUPT, expected=N_("at least {low:g}: an abrupt change")).of(arms)
     ),
 )
 
@@ -385,9 +388,12 @@ def answers(trained: Trained) -> Plain:
     counts = {"answers": asked.any(1), "tokens": asked, "exact": (free | ~asked).all(1), "forced": forced, "free": free}
     counts |= {"later": later, "later_forced": later & forced, "later_free": later & free}
     lengths = asked.sum(1)
-    every = [(int(length), lengths == length) for length in lengths.unique()]
-    sums = [{key: int(each[alike].sum()) for key, each in counts.items()} for _, alike in every]
-    return {"lengths": [{"length": length, **each} for (length, _), each in zip(every, sums, strict=True)]}
+    return {
+        "lengths": [
+            {"length": int(length), **{key: int(each[lengths == length].sum()) for key, each in counts.items()}}
+            for length in lengths.unique()
+        ]
+    }
 
 
 def right_tokens(
@@ -447,7 +453,7 @@ def _by_length(result: StudyResult, arms: Arms) -> View:
         return View()
     axes = Axis(N_("tokens of the answer")), Axis(N_("right (share)"))
     curves = [
-        replace(curve, label=quantity.title, look=look)
+        curve._replace(label=quantity.title, look=look)
         for quantity, look in ((FORCED, "marked"), (FREE, "marked"), (EXACT, "marked"), (INDEPENDENT, "theory"))
         for curve in Course("", *axes, partial(_points, quantity)).of(arms[:1]).curves
     ]

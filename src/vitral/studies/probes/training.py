@@ -105,7 +105,7 @@ def forgetting(trained: Trained) -> Plain:
     require_causal_lm(trained)
     text = trained.first or trained.dataset
     part = thinned(text.splits["train"], trained.size(*MEASURED))
-    return {"first_loss": evaluate_split(trained.model, part, text.tokenizer).loss, "name": text.name}
+    return {"first_loss": evaluate_split(trained.model, part, text.tokenizer).loss}
 
 
 FORGETTING = Probe(

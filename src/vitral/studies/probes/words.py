@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import product
 from statistics import fmean
 from typing import Any, TypeVar
 
@@ -97,6 +98,12 @@ SHUFFLED = Quantity(
 )
 GAIN = Quantity(N_("separation of two senses, last block less embedding"), _gain, N_("of cosine"))
 RIGHT = _preferred(N_("share of pairs with the right sentence preferred"))
+ALONE = (
+    Fixed([RIGHT], CHANCE, N_("chance ({value:g})")),
+    Fixed([GAIN], 0.0, N_("none (0)")),
+    Within(CORRELATION, SHUFFLED),
+)
+"""Contrasts of one arm by itself."""
 
 
 MEANING = N_(
@@ -120,19 +127,17 @@ def _meaning(result: StudyResult, arms: Arms) -> View:
         alike = [arm for arm in arms if arm.first["language"] == language]
         fresh, counted = [untrained_of(alike[0])], [_counted(alike[0])]
         kinds = dict.fromkeys(pair["kind"] for pair in alike[0].first["pairs"])
-        tables += [Means([*alike, *fresh], (CORRELATION, SHUFFLED, GAIN))]
         tables += [
-            Means([*alike, *fresh, *counted], (RIGHT, *(_preferred(kind, kind) for kind in kinds)), _("Minimal pairs"))
+            Means([*alike, *fresh], (CORRELATION, SHUFFLED, GAIN)),
+            Means([*alike, *fresh, *counted], (RIGHT, *(_preferred(kind, kind) for kind in kinds)), _("Minimal pairs")),
         ]
         drawn += [*alike, *fresh]
         if len(alike[0].runs) < LEAST_SEEDS:
             comparisons += by_items(alike[0], [*alike[1:], *fresh, *counted])
             continue
         comparisons += Against((RIGHT, GAIN)).of(result, [*alike, *fresh, *counted])
-        for arm in alike:
-            comparisons += Fixed([RIGHT], CHANCE, N_("chance ({value:g})")).of(result, [arm])
-            comparisons += Fixed([GAIN], 0.0, N_("none (0)")).of(result, [arm])
-            comparisons += Within(CORRELATION, SHUFFLED).of(result, [arm])
+        for arm, contrast in product(alike, ALONE):
+            comparisons += contrast.of(result, [arm])
     axes = Axis(N_("after block (0: the embedding)")), Axis(N_("100 × cosine, same less other sense"))
     blocks = lambda run: enumerate(zip(*separations(run["senses"]), strict=True))  # noqa: E731
     apart = lambda run: [(block, 100 * fmean(values)) for block, values in blocks(run)]  # noqa: E731
@@ -164,7 +169,7 @@ def by_items(arm: ArmMeasures, others: Arms) -> list[Comparison]:
 
     for kind in dict.fromkeys(pair["kind"] for pair in arm.first["pairs"]):
         right = Quantity(_("{kind}: right sentence preferred", kind=_(kind)), RIGHT.read, better="higher")
-        chance = _("chance ({share:g})", share=CHANCE)
+        chance = _("chance ({value:g})", value=CHANCE)
         against(right, CHANCE, chance, lambda run, kind=kind: item_scores(run["pairs"], kind))
     gains = _over_seeds(arm, _gains).values()
     if len(gains) >= LEAST_SENSES and max(map(abs, gains)) >= SAME:
@@ -203,9 +208,9 @@ def related_words(trained: Trained) -> Plain:
     lists = word_lists()[language_of(run.tokenizer.decode(splits["train"].tokens[:LANGUAGE_TOKENS]))]
 
     def of(model: Any) -> Plain:
-        given = {"windows": trained.size(*WINDOWS), "most_words": SIMILAR_WORDS}
+        texts = run.tokenizer, splits["train"], splits["test"]
         return {
-            "scores": similar_word_scores(model, run.tokenizer, splits["train"], splits["test"], **given),
+            "scores": similar_word_scores(model, *texts, windows=trained.size(*WINDOWS), most_words=SIMILAR_WORDS),
             "weights": agreeing_weights(model, run.tokenizer, lists.pairs),
         }
 
@@ -277,7 +282,8 @@ def _agreement(arm: ArmMeasures) -> list[Comparison]:
         return []
     tested = {_("mean of all heads"): all_heads(items)}
     if (chosen := chosen_head(items)) is not None:
-        tested[_("block {block}, head {head}", block=chosen[0][0], head=chosen[0][1])] = chosen[1]
+        (block, head), values = chosen
+        tested[_("block {block}, head {head}", block=block, head=head)] = values
     quantity = Quantity(AGREEMENT, unit=N_("of weight"))
     return [
         to_fixed(

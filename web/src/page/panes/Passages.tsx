@@ -29,7 +29,7 @@ export function Passages() {
       {own && "name" in own && !hidden ? t("From the part of “{name}” that the model has not read:", { name: own.name }) : t("Sentences to begin with:")}{" "}
       {passages.map((passage, which) => (
         <button aria-pressed={text.value === passage && (!sources || given.value === sources[which])} onClick={() => open(which)}>
-          {sources ? `${sources[which]} → ${passage} …` : passage}
+          {sources ? `${sources[which]} → ${passage}` : passage}
         </button>
       ))}
     </Group>

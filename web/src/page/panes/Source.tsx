@@ -36,7 +36,7 @@ export function SourceField() {
         {cut > 0 && t("The encoder reads {n} tokens; the rest is left out.", { n: from.about.source.context })}
       </p>
       <p class="remark" role="status">
-        {t(isOwn.value ? "It answers by itself, the likeliest token each time, from → to ■:" : "Its answer so far is given, from → to ■:")}
+        {t(isOwn.value ? "It answers by itself, the likeliest token each time, from → to ■:" : "Its answer is given, from → to ■:")}
       </p>
     </section>
   );
